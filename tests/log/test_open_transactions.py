@@ -6,10 +6,9 @@ import random
 from dataclasses import asdict
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from tests.log.reading import BY_HAND, UNCOMMITTED, rows, send_each, values
+from tests.log.reading import UNCOMMITTED, rows, send_each
 from tests.log.sites import ManualClock
 from txn_source import InvalidArgumentError, Log, Position, TopicNotFoundError, TxnId
 from txn_source.model.position import PositionRange
@@ -58,25 +57,6 @@ def stored_bytes(log: Log, topic: str, partition: int, first: Position) -> int:
     of = PositionRange(first, view.partitions[partition].bounds.log_end)
     pages = log.metadata.list_entries(view.partitions[partition].partition_id, of)
     return sum(sum(page.entries["length"].to_pylist()) for page in pages)
-
-
-def test_append_of_several_entries_holds_back_from_the_first_of_them(log: Log) -> None:
-    """Flush three entries of one transaction at once, behind a plain one."""
-    log.create_topic("orders")
-    producer = log.producer("orders", batching=BY_HAND)
-    send_each(producer, [b"plain"])
-    properties = pa.array([[("a", "b")]], pa.map_(pa.string(), pa.string()))
-    transaction = log.begin_transaction()
-    producer.send(b"x", txn=transaction)
-    producer.send_batch(pa.record_batch({"value": [b"y"], "__properties": properties}), txn=transaction)
-    producer.send(b"z", txn=transaction)
-    first, _, last = producer.flush()
-    assert last.entry_id == first.entry_id + 2
-    [ongoing] = log.stats("orders").ongoing_transactions
-    assert (ongoing.first_position, ongoing.messages_held_back) == (first.position, 3)
-    assert values(log, "orders") == [b"plain"]
-    transaction.abort()
-    assert values(log, "orders") == [b"plain"]
 
 
 def test_listing_agrees_with_stats(log: Log) -> None:
@@ -142,34 +122,6 @@ def test_transactions_are_listed_by_state_and_topic_newest_first(log: Log) -> No
         listed(state="dirty")
     with pytest.raises(TopicNotFoundError):
         listed(topic="none")
-
-
-def test_stats_of_a_topic_leave_out_the_transactions_of_others(log: Log) -> None:
-    """Open transactions on two topics and on both."""
-    for topic in ("orders", "bills"):
-        log.create_topic(topic)
-    orders, bills = log.producer("orders"), log.producer("bills")
-    one, both = log.begin_transaction(), log.begin_transaction()
-    for producer, txn in ((orders, one), (orders, both), (bills, both)):
-        send_each(producer, [b"x"], txn=txn)
-    assert [o.id for o in log.stats("orders").ongoing_transactions] == [one.id, both.id]
-    assert [o.id for o in log.stats("bills").ongoing_transactions] == [both.id]
-
-
-def test_totals_count_what_is_stored(log: Log) -> None:
-    """Compare messages and bytes of topic, partitions and ledgers with a count of all entries, aborted ones too."""
-    log.create_topic("orders", partitions=2, ledger_max_entries=3)
-    producer = log.producer("orders")
-    for index in range(10):
-        with log.begin_transaction() as transaction:
-            send_each(producer, [b"x" * index, b"y"], txn=transaction, partition=index % 2)
-            if index % 3 == 0:
-                transaction.abort()
-    stats = log.stats("orders")
-    assert stats.messages == sum(p.messages for p in stats.partitions) == len(rows(log, "orders", UNCOMMITTED)) == 20
-    assert stats.messages == sum(ledger.messages for ledger in stats.ledgers)
-    assert stats.bytes == sum(ledger.bytes for ledger in stats.ledgers)
-    assert stats.bytes == sum(stored_bytes(log, "orders", p.partition, p.log_start) for p in stats.partitions)
 
 
 def test_stats_are_plain_frozen_values(clocked_log: Log, clock: ManualClock) -> None:

@@ -12,7 +12,7 @@ from tests.log.reading import BY_HAND, COMMITTED, values
 from tests.log.test_whole_transactions import Calls, both, calls, producers, transfer
 from tests.selection import mostly_long
 from txn_source import Log, Producer, Transaction, TransactionEndedError, UnavailableError
-from txn_source.model.errors import InternalError, TxnLogError
+from txn_source.model.errors import TxnLogError
 
 pytestmark = pytest.mark.also("objects", "copies")
 
@@ -52,51 +52,6 @@ def test_its_id_is_not_told_and_begins_nothing(calls: Calls, producers: list[Pro
     txn.commit()
     assert both(calls.log, COMMITTED) == [[b"x"], [b"x"]]
     assert [each.id for each in calls.log.transactions(None)] == [txn.id]
-
-
-@LOST
-@pytest.mark.parametrize("way", ["before", "after"])
-@pytest.mark.parametrize(
-    "method",
-    mostly_long(["BeginTransaction", "Append", "EndTransaction", "WriteTransaction"], "Append", "EndTransaction"),
-)
-def test_abort_that_has_no_answer_either_is_repeated(
-    calls: Calls, producers: list[Producer], lost: str, method: str, way: str
-) -> None:
-    """Lose one of the abort's own calls and abort again: it is aborted, or says that it is committed."""
-    txn = unanswered(calls, producers, lost)
-    calls.lose(way, method)
-    try:
-        txn.abort()
-    except UnavailableError:
-        pass
-    except TransactionEndedError:
-        assert lost == "after"
-    calls.find()
-    if lost == "before":
-        txn.abort()
-    else:
-        with pytest.raises(TransactionEndedError, match="is committed and can't be aborted"):
-            txn.abort()
-        with pytest.raises(TransactionEndedError, match="can't take more messages"):
-            producers[0].send(b"more", txn=txn)
-        txn.commit()
-        assert [len(producer.flush()) for producer in producers] == [1, 1]
-    assert both(calls.log, COMMITTED) == [[b"x"] * (lost == "after")] * 2
-    assert holding_back(calls.log) == []
-
-
-def test_abort_that_is_too_late_loses_no_ids(calls: Calls, producers: list[Producer]) -> None:
-    """Lose the answer by which an abort would learn of the second producer's messages, then abort again."""
-    txn = unanswered(calls, producers, "after")
-    calls.between.after["WriteTransaction"] = lambda: calls.lose("after")  # the next answer
-    with pytest.raises(UnavailableError):
-        txn.abort()
-    calls.find()
-    with pytest.raises(TransactionEndedError, match="is committed"):
-        txn.abort()
-    assert [len(producer.flush()) for producer in producers] == [1, 1]
-    txn.commit()
 
 
 @LOST
@@ -166,47 +121,6 @@ def test_fenced_append_that_is_repeated_is_answered(calls: Calls) -> None:
     assert len(producer.flush()) == 1
     assert values(calls.log, "debits") == [b"x"]
     producer.close()
-
-
-def test_answer_that_is_an_unforeseen_error_says_nothing(calls: Calls, producers: list[Producer]) -> None:
-    """Let the service fail after the commit: an abort finds out that it counted."""
-    txn = transfer(calls.log, producers)
-
-    def fail() -> None:
-        raise InternalError("The service failed.", "Please report it.")
-
-    calls.between.after["WriteTransaction"] = fail
-    with pytest.raises(InternalError):
-        txn.commit()
-    with pytest.raises(TransactionEndedError, match="is committed"):
-        txn.abort()
-    assert both(calls.log, COMMITTED) == [[b"x"], [b"x"]]
-
-
-def test_write_that_is_answered_by_an_unforeseen_error_is_repeated(calls: Calls, producers: list[Producer]) -> None:
-    """Let the service fail once after it has stored plain messages: they have ids, and nobody is told of a loss."""
-    producers[0].send(b"x")
-
-    def fail() -> None:
-        raise InternalError("The service failed.", "Please report it.")
-
-    calls.between.after["Append"] = fail
-    assert len(producers[0].flush()) == 1
-    assert values(calls.log, "debits") == [b"x"]
-
-
-def test_numbers_of_other_messages_in_between_are_no_repetition(calls: Calls, producers: list[Producer]) -> None:
-    """Write parts of a transaction with plain messages in between, in vain, and commit when the service is back."""
-    txn = calls.log.begin_transaction()
-    producers[0].send(b"one", txn=txn, partition=0)
-    producers[0].send(b"plain", partition=0)
-    calls.lose("before", "BeginTransaction")
-    with pytest.raises(UnavailableError):
-        producers[0].flush()
-    calls.find()
-    producers[0].send(b"two", txn=txn, partition=0)
-    txn.commit()
-    assert values(calls.log, "debits") == [b"plain", b"one", b"two"]
 
 
 @LOST

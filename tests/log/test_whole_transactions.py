@@ -102,17 +102,6 @@ def test_small_transaction_is_one_call(calls: Calls, producers: list[Producer]) 
     txn.commit()  # harmless
 
 
-def test_what_was_sent_before_keeps_its_place(calls: Calls, producers: list[Producer]) -> None:
-    """Send plain messages around those of a transaction, to one partition."""
-    txn = calls.log.begin_transaction()
-    producers[0].send(b"before", partition=0)
-    producers[0].send(b"inside", partition=0, txn=txn)
-    producers[0].send(b"behind", partition=0)
-    txn.commit()
-    producers[0].flush()
-    assert sorted(values(calls.log, "debits")) == [b"before", b"behind", b"inside"]
-
-
 def test_abort_of_what_nobody_knows_is_no_call(calls: Calls, producers: list[Producer]) -> None:
     """Abort before anything was written: the service never hears of it."""
     calls.names.clear()
@@ -233,29 +222,6 @@ def test_time_out_counts_from_the_beginning(site: Site) -> None:
     assert found.age >= 4
     producer.close()
     assert values(log, "orders", UNCOMMITTED) == []
-
-
-def test_many_entries_are_written_before_the_commit(calls: Calls, producers: list[Producer]) -> None:
-    """Allow one entry in a call: a transaction with two is written before it is committed."""
-    calls.names.clear()
-    with patch("txn_source.client.writing.transaction._MOST_ENTRIES", 1):
-        transfer(calls.log, producers).commit()
-    assert calls.names == ["BeginTransaction", "Append", "Append", "EndTransaction"]
-    assert both(calls.log, "read_committed") == [[b"x"], [b"x"]]
-
-
-@pytest.mark.kinds("embedded", "objects")
-def test_stale_segment_is_written_again(calls: Calls, producers: list[Producer]) -> None:
-    """Offload and delete under an open segment: the commit goes to a new one."""
-    producers[0].send(b"old", partition=0)
-    producers[0].flush()
-    calls.log.roll_ledger("debits")
-    end = calls.log.stats("debits").partitions[0].log_end
-    calls.log.trim("debits", before={"debits": {0: f"{end.ledger_id}:0"}})
-    txn = calls.log.begin_transaction()
-    producers[0].send(b"new", partition=0, txn=txn)
-    txn.commit()
-    assert values(calls.log, "debits") == [b"new"]
 
 
 def test_transactions_over_the_same_producers_never_wait_for_each_other(calls: Calls) -> None:
