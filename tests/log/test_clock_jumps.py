@@ -115,17 +115,6 @@ def found_by_time_again(log: Log, producer: Producer, clock: ManualClock) -> lis
     return values(log, "t", start=since)
 
 
-def test_start_by_time_after_a_jump(clocked_site: Site, clock: ManualClock) -> None:
-    """Look for the first message after a time that comes after the clock was ahead."""
-    log = clocked_site.connect()
-    log.create_topic("t")
-    producer = log.producer("t")
-    send_each(producer, [b"before"])
-    clock.advance(_TEN_YEARS_S)
-    send_each(producer, [b"ahead"])
-    assert found_by_time_again(log, producer, clock) == [b"late"]
-
-
 def test_jump_that_another_service_saw(clocked_site: Site, clock: ManualClock) -> None:
     """Let another connection, of an embedded log with a service of its own, write while the clock is ahead: the first
     one learns of it with its next write, though it has just looked at the clock."""

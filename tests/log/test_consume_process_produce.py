@@ -22,7 +22,6 @@ from txn_source import (
     SubscriptionNotFoundError,
     Transaction,
     TransactionEndedError,
-    TransactionTimedOutError,
     UnavailableError,
 )
 
@@ -78,16 +77,6 @@ def test_aborted_transaction_delivers_its_messages_again(log: Log, kind: str) ->
     assert sorted(values(log, "out")) == VALUES
     assert backlog(log) == 0
     assert consumer.receive(0.0) is None
-
-
-def test_block_that_raises_delivers_its_messages_again(log: Log) -> None:
-    """Fail inside the block of a transaction."""
-    numbered(log)
-    consumer = subscribe(log)
-    with pytest.raises(ZeroDivisionError), log.begin_transaction() as transaction:  # noqa: PT012
-        transaction.acknowledge(receive(consumer))
-        _ = 1 / 0
-    assert take(consumer, 10) == VALUES
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -329,28 +318,6 @@ def test_messages_of_two_consumers_are_acknowledged_together_or_not_at_all(log: 
 
 
 # Timeouts
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_transaction_that_times_out_acknowledges_nothing(
-    clocked_site: Site, clock: ManualClock, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Let the deadline pass before the commit: the block aborts, and the messages come again."""
-    monkeypatch.setattr(Transaction, "_age_ms", lambda _: 0)  # its owner is as quick as the service's clock
-    log = clocked_site.connect()
-    numbered(log)
-    consumer, producer = subscribe(log, type=kind), out(log)
-    with pytest.raises(TransactionTimedOutError), log.begin_transaction(5.0) as transaction:  # noqa: PT012
-        for _ in range(10):
-            message = receive(consumer)
-            producer.send(message.value, txn=transaction)
-            transaction.acknowledge(message)
-        producer.flush()
-        clock.advance(5)
-    assert values(log, "out") == []
-    again, messages = process(log, consumer, producer, 10)
-    again.commit()
-    assert sorted(message.value for message in messages) == sorted(values(log, "out")) == VALUES
 
 
 def test_acknowledgements_are_not_for_aborts(log: Log) -> None:

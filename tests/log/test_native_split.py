@@ -98,29 +98,6 @@ def test_both_parts_are_the_whole(
 ) -> None:
     """Fill and close ledgers, and offload, delete, trim and damage in between, in any order; divide reads of all and of
     ranges at both levels: the parts' rows are those of one scan. What is written after the division is in neither."""
-    check_a_random_life(tmp_path_factory, rounds, priority, data)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3000)
-@given(rounds=ROUNDS, priority=st.sampled_from([None, *ReadPriority]), data=st.data())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_both_parts_are_the_whole_for_long(
-    tmp_path_factory: pytest.TempPathFactory,
-    rounds: list[tuple[list[tuple[str, int, int]], bool, list[str]]],
-    priority: ReadPriority | None,
-    data: st.DataObject,
-) -> None:
-    """Do the same more often."""
-    check_a_random_life(tmp_path_factory, rounds, priority, data)
-
-
-def check_a_random_life(
-    tmp_path_factory: pytest.TempPathFactory,
-    rounds: list[tuple[list[tuple[str, int, int]], bool, list[str]]],
-    priority: ReadPriority | None,
-    data: st.DataObject,
-) -> None:
     with connect(tmp_path_factory.mktemp("native") / "log") as log:
         log.create_topic("orders", partitions=2)
         for number, (writes, offload, upkeep) in enumerate(rounds):

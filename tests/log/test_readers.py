@@ -13,18 +13,6 @@ from txn_source import InvalidArgumentError, Log, MessageId, Position, Producer,
 from txn_source.model.position import MAX_LEDGER_ID, PositionRange
 
 
-def test_reader_reads_from_the_start_and_waits(log: Log) -> None:
-    """Read everything; then nothing comes until something is written."""
-    producer, _ = numbered(log)
-    reader = log.reader("t")
-    assert read(reader, 10) == VALUES
-    assert reader.read_next(0.0) is None
-    assert not reader.has_message_available()
-    send_each(producer, [b"new"])
-    assert reader.has_message_available()
-    assert read(reader, 1) == [b"new"]
-
-
 @pytest.mark.parametrize("start", ["earliest", "latest", "message id", "position"])
 def test_reader_starts_anywhere(log: Log, start: str) -> None:
     """Start at each kind of place; what is written then comes, too."""
@@ -105,20 +93,6 @@ def test_reader_seeks(log: Log) -> None:
     reader.seek("earliest")
     assert reader.has_message_available()
     assert read(reader, 11) == [*VALUES, b"new"]
-
-
-def test_seek_of_one_partition_leaves_the_others_where_they_are(log: Log) -> None:
-    """Read two partitions to different places, and seek in one of them."""
-    log.create_topic("t", 2)
-    producer = log.producer("t", batching=BY_HAND)
-    ids = [send_each(producer, [b"%d:%d" % (p, n) for n in range(3)], partition=p) for p in range(2)]
-    reader = log.reader("t")
-    assert sorted(read(reader, 6)) == [b"%d:%d" % (p, n) for p in range(2) for n in range(3)]
-    stand = reader.seek(ids[1][1])
-    assert stand[1] == ids[1][1]
-    assert read(reader, 2) == [b"1:1", b"1:2"]
-    assert not reader.has_message_available()
-    assert reader.read_next(0.0) is None
 
 
 def test_reader_leaves_nothing_behind(log: Log) -> None:

@@ -196,15 +196,6 @@ def test_what_is_sent_comes_back_from_each_copy(log: Log, example: tuple[pa.Sche
     check_round_trip(log, *example)
 
 
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-@given(batches())
-@settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
-def test_what_is_sent_comes_back_from_each_copy_at_length(log: Log, example: tuple[pa.Schema, pa.RecordBatch]) -> None:
-    """Likewise, for long."""
-    check_round_trip(log, *example)
-
-
 def check_two_shapes(schema: pa.Schema, batch: pa.RecordBatch) -> str:
     """Take a batch row by row in both shapes, and compare what is refused and what would be stored."""
     try:

@@ -173,32 +173,6 @@ def test_properties_that_are_no_text_fail_when_they_are_asked_for(log: Log, monk
     assert second.properties == {"a": "b"}
 
 
-def test_unknown_zone_fails_message_by_message(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every time of a column have a zone that nobody knows: each message says so, and the consumer goes on."""
-    write(log, TEXTS)
-    from txn_source.client.consuming import messages
-
-    def nowhere(data: Any) -> Any:
-        raise KeyError("Nowhere/Land")
-
-    class Batch:
-        def __init__(self, batch: Any) -> None:
-            self.num_rows = batch.num_rows
-            self.slice = lambda *_: self
-            self.to_pylist = lambda: nowhere(batch)
-
-    shown = messages.shown_values
-    monkeypatch.setattr(messages, "shown_values", lambda data, damaged: shown(Batch(data), damaged))  # type: ignore[arg-type]
-    consumer = subscribe(log)
-    found, errors = receive_all(consumer)
-    assert (found, len(errors)) == ([], 10)
-    assert "Nowhere/Land" in str(errors[0])
-    for error in errors:
-        consumer.acknowledge(error.message)
-    consumer.flush()
-    assert log.subscription("t", "s").partitions[0].backlog == 0
-
-
 def test_message_that_can_not_be_buried_is_received(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse a message with properties that can't be shown up to the limit: it is received instead of buried."""
     write(log, properties={"a": "b"})
