@@ -10,7 +10,7 @@ import pytest
 from tests.log.meddling import meddling
 from tests.log.reading import BY_HAND, send_each, values
 from tests.log.sites import ManualClock, Site
-from tests.log.streaming import Follower, as_text, numbered, stream_of, transfer
+from tests.log.streaming import Follower, as_text, numbered, stream_of
 from tests.log.subscribed import Streams, ends, marks
 from txn_source import InvalidArgumentError, Log, MessageId
 from txn_source.client.streaming.batch_limits import StreamLimits
@@ -58,22 +58,6 @@ def test_batch_from_before_is_replayed_without_new_partitions(log: Log) -> None:
     follower.replay()
     follower.replay(stream_of(log))
     assert follower.all_values() == [b"new"]
-
-
-def test_limited_batches_take_new_partitions_in_turn_and_whole(log: Log) -> None:
-    """Let transfers lie on old and new partitions and limit batches to one entry: each comes whole, in one batch."""
-    log.create_topic("t", partitions=2)
-    producer = log.producer("t", batching=BY_HAND)
-    transfer(log, producer, "before")
-    follower = Follower(log, stream_of(log, limits=StreamLimits(max_messages=1)))
-    assert follower.values() == [b"before", b"before"]
-    log.update_topic("t", 3)
-    for number in range(4):
-        transfer(log, producer, f"after-{number}", (number % 2, 2))
-    batches = [[row["value"] for row in rows] for rows in follower.drain()]
-    assert all(batch.count(value) == 2 for batch in batches for value in batch)
-    assert sorted(value for batch in batches for value in batch) == sorted([b"after-%d" % (n // 2) for n in range(8)])
-    follower.replay()
 
 
 def test_frozen_stream_ends_before_partitions_that_came_later(log: Log) -> None:
