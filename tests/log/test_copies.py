@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -243,19 +242,6 @@ def test_producers_follow_the_policy(log: Log, roots: Roots) -> None:
     assert values(log, "t") == [b"1", b"2", b"3", b"4", b"5"]
 
 
-def test_lowered_policy_frees_what_waits(log: Log, roots: Roots) -> None:
-    """Lose a root for good: a policy that asks for fewer copies raises the high watermark at once."""
-    producer = log.producer("t", batching=BY_HAND)
-    shutil.rmtree(roots.b)
-    producer.send(b"1")
-    with pytest.raises(UnavailableError):
-        producer.flush()
-    log.set_policies("t", acknowledge_copies=2)
-    assert bounds_of(log) == (1, 1, 1)
-    assert len(producer.flush()) == 1
-    assert values(log, "t") == [b"1"]
-
-
 def test_root_that_hangs_costs_a_bounded_time(log: Log, roots: Roots, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let writes to a root hang: an entry that two roots have is acknowledged, the third copy comes late, and the
     service is told of it with the next flush."""
@@ -342,16 +328,6 @@ def test_each_copy_that_failed_is_named(log: Log, roots: Roots) -> None:
     assert "checksum" in said
 
 
-def test_consumers_read_from_what_is_left(log: Log, roots: Roots) -> None:
-    """Subscribe, lose the log's own copies, and receive."""
-    producer = log.producer("t", batching=BY_HAND)
-    with log.subscribe("t", "s", initial_position="earliest") as consumer:
-        send_each(producer, [b"1", b"2"])
-        shutil.rmtree(roots.main / "segments")
-        found = [consumer.receive(timeout=30) for _ in range(2)]
-    assert [m.value for m in found if m is not None] == [b"1", b"2"]
-
-
 def test_append_again_tells_if_copies_are_still_missing(log: Log, roots: Roots) -> None:
     """Make the same append three times: before and after the copy is there it has the same position, once."""
     stub, name = log.metadata, TopicName.parse("t")
@@ -409,22 +385,6 @@ def test_jobs_wait_for_no_copies(log: Log, roots: Roots) -> None:
     writer.discard()
     roots.bring_back("b")
     assert [len(roots.segments(name)) for name in ("main", "b", "c")] == [0, 0, 0]
-
-
-def test_nothing_is_kept_in_memory_of_what_has_gone(log: Log, roots: Roots) -> None:
-    """Write what lacks copies in a transaction and abort it, and write more: the producer holds no bytes of either."""
-    producer = log.producer("t", batching=BY_HAND)
-    roots.lose("b")
-    txn = log.begin_transaction()
-    producer.send(bytes(100_000), txn=txn)
-    with pytest.raises(UnavailableError):
-        txn.commit()
-    copied = producer._pipeline.files._copied  # type: ignore[attr-defined]
-    assert len(copied._kept) == 1
-    txn.abort()
-    roots.bring_back("b")
-    send_each(producer, [b"1", b"2"])
-    assert copied._kept == copied._done == {}
 
 
 def test_root_of_the_log_that_is_not_mounted_is_not_written_to(log: Log, roots: Roots) -> None:

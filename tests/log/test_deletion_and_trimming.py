@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -97,17 +96,6 @@ def test_only_copy_is_not_deleted(log: Log) -> None:
     assert tiers_of(log, "orders") == [COLD, BOTH]
     assert len(objects(log.root)) == 2
     assert values(log, "orders") == [b"0", b"1", b"2", b"3"]
-
-
-def test_ledger_that_was_never_offloaded_keeps_its_hot_copy(log: Log) -> None:
-    """Delete hot copies of a topic of which some ledgers can't be offloaded yet."""
-    log.create_topic("orders", ledger_max_entries=2)
-    send_each(log.producer("orders"), [b"0", b"1"])
-    send_each(log.producer("orders"), [b"2", b"3"], txn=log.begin_transaction())
-    log.offload("orders")
-    assert log.delete_hot("orders") == 1
-    assert log.delete_hot("orders") == 0
-    assert tiers_of(log, "orders") == [COLD, HOT]
 
 
 def test_service_itself_deletes_no_last_copy(log: Log) -> None:
@@ -251,23 +239,6 @@ def test_topic_that_nobody_writes_to_any_more_is_looked_after(
     assert look() == 1
     assert clocked_log.stats("orders").messages == (2 if reason == "offload" else 0)
     assert look() == 0
-
-
-def test_nothing_is_trimmed_under_an_open_transaction(log: Log) -> None:
-    """Begin one in the second of four ledgers: that one and all behind it stay, whatever the reason, until it ends."""
-    log.create_topic("orders", ledger_max_entries=2)
-    producer = log.producer("orders")
-    transaction = log.begin_transaction()
-    send_each(producer, [b"0", b"1", b"2"])
-    send_each(producer, [b"inside"], txn=transaction)
-    send_each(producer, [b"3", b"4"])
-    ids = closed_ledgers(log, "orders")
-    reasons: list[dict[str, object]] = [{"keep_bytes": 0}, {"older_than": 0}, {"before": Position(ids[-1], 2)}]
-    assert [log.trim("orders", **reason)[0].ledgers for reason in reasons] == [1, 0, 0]  # type: ignore[arg-type]
-    assert values(log, "orders") == [b"2"]
-    transaction.commit()
-    assert values(log, "orders") == [b"2", b"inside", b"3", b"4"]
-    assert log.trim("orders", keep_bytes=0)[0].ledgers == 2
 
 
 def test_aborted_set_goes_with_the_ledger_of_its_marker(log: Log) -> None:
@@ -431,16 +402,6 @@ def test_maintenance_does_what_the_policies_say(clocked_log: Log, clock: ManualC
     assert [len(values(log, topic)) for topic in ("by-age", "by-size", "left-alone")] == [0, 6, 8]
     assert tiers_of(log, "by-size") == [BOTH, HOT, HOT]
     assert tiers_of(log, "left-alone") == [HOT] * 4
-
-
-def test_topic_that_fails_keeps_no_other_from_its_maintenance(log: Log, tmp_path: Path) -> None:
-    """Give the first topic a target that can't be written."""
-    (tmp_path / "file").touch()
-    fill(log, topic="a", offload_after_bytes=0, offload_uri=str(tmp_path / "file"))
-    fill(log, topic="b", offload_after_bytes=0)
-    report = log.maintain()
-    assert [topic for topic, _ in report.failures] == ["a"]
-    assert (tiers_of(log, "a"), tiers_of(log, "b")) == ([HOT] * 4, [BOTH] * 4)
 
 
 def test_topic_that_fails_with_any_error_keeps_no_other_from_its_turn(

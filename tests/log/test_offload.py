@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.log import tiers
-from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
+from tests.log.reading import COMMITTED, UNCOMMITTED, send_each, values
 from tests.log.sites import ManualClock, Site
 from tests.log.test_pinned_plans import planned, read
 from tests.log.tiers import closed_ledgers, everything, tiers_of
@@ -216,35 +216,6 @@ def test_lost_object_of_a_purged_ledger_fails_the_reads_that_need_it_and_no_othe
 # Which ledgers
 
 
-def test_ledger_is_offloaded_only_when_all_before_its_end_is_decided(log: Log) -> None:
-    """Keep a transaction open in the second of four closed ledgers: only the first goes, the others after its end."""
-    log.create_topic("orders")
-    producer = log.producer("orders", batching=BY_HAND)
-    transaction = log.begin_transaction()
-    for number in range(4):
-        send_each(producer, [b"%d" % number])
-        if number in (1, 2):
-            send_each(producer, [b"inside %d" % number], txn=transaction)
-        log.roll_ledger("orders")
-    ids = closed_ledgers(log, "orders")
-    assert log.offload("orders").ledger_ids == (ids[0],)
-    assert log.offload("orders").ledger_ids == ()
-    transaction.commit()  # its marker goes to the open ledger
-    assert log.offload("orders").ledger_ids == tuple(ids[1:])
-    assert log.delete_hot("orders") == 4
-    assert values(log, "orders") == [b"0", b"1", b"inside 1", b"2", b"inside 2", b"3"]
-
-
-@pytest.mark.files
-def test_open_ledger_and_empty_topic_are_not_offloaded(log: Log) -> None:
-    """Offload what has nothing closed."""
-    log.create_topic("orders", partitions=2)
-    assert log.offload("orders").ledger_ids == ()
-    send_each(log.producer("orders"), [b"x"])
-    assert log.offload("orders").ledger_ids == ()
-    assert tiers.objects(log.root) == []
-
-
 @pytest.mark.parametrize("end", ["commit", "abort"])
 def test_ledger_of_markers_alone_is_offloaded(clocked_log: Log, clock: ManualClock, end: str) -> None:
     """End transactions in a ledger of their own, purge it, and read over it, from it, and in many tasks."""
@@ -268,19 +239,6 @@ def test_ledger_of_markers_alone_is_offloaded(clocked_log: Log, clock: ManualClo
         assert values(log, "orders", level, start=Position(of_markers, 1)) == [b"after"]
         found = read(log, planned(log, "orders", level, max_partition_bytes=1), ["value"])
         assert found["value"].to_pylist() == everything_before[level]["value"].to_pylist()
-
-
-def test_only_one_partition_may_have_ledgers_to_offload(log: Log) -> None:
-    """Fill two of three partitions unevenly: positions and partitions stay."""
-    log.create_topic("orders", partitions=3, ledger_max_entries=2)
-    producer = log.producer("orders", batching=BY_HAND)
-    for number in range(9):
-        send_each(producer, [b"%d" % number], partition=2 if number % 3 else 0)
-    before = everything(log, "orders", UNCOMMITTED)
-    report = log.offload("orders")
-    assert (len(report.ledger_ids), report.messages) == (4, 8)
-    assert log.delete_hot("orders") == 4
-    assert everything(log, "orders", UNCOMMITTED).equals(before)
 
 
 # The object
