@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.log.consuming import mark, message_id, service_of, subscribe
+from tests.log.consuming import mark, message_id, subscribe
 from tests.log.reading import BY_HAND, by_partition, send_each, values
 from tests.log.sites import Site
 from txn_source import InvalidArgumentError, Log, TopicNotFoundError
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.store.topic_changes import MAX_PARTITIONS
-from txn_source.model.topic_name import TopicName
 
 
 def test_partitions_are_added_behind_those_that_are_there(log: Log) -> None:
@@ -86,18 +85,6 @@ def test_subscription_stands_at_the_start_of_new_partitions(log: Log, position: 
     assert len(log.subscription("other", "s").partitions) == 3
     with subscribe(log) as consumer:
         assert [message.value for _ in range(2) if (message := consumer.receive(30.0))] == [b"a", b"b"]
-
-
-def test_addition_is_told_as_a_change_of_the_topic(embedded_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Add partitions, and as many once more: those who wait for changes hear of the first call alone."""
-    log = embedded_site.connect()
-    log.create_topic("t")
-    told: list[object] = []
-    monkeypatch.setattr(service_of(embedded_site, log).hub._database, "on_change", told.append)
-    [view] = log.metadata.get_view([TopicName.parse("t")]).topics
-    log.update_topic("t", 3)
-    log.update_topic("t", 3)
-    assert told == [{(view.topic.topic_id, 0)}]
 
 
 def test_policies_tiers_and_trimming_hold_for_new_partitions(log: Log, tmp_path: Path) -> None:

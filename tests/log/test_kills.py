@@ -15,8 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.log.numbered import PARTITIONS, TOPIC, check, produce
 from tests.log.reading import BY_HAND
 from tests.log.sites import Site
@@ -25,7 +23,6 @@ from txn_source.metadata.store.database_url import DatabaseUrl
 
 PRODUCER = Path(__file__).with_name("numbered_producer.py")
 SEED = 20260131
-LONG_ROUNDS = 100
 DEADLINE_S = 60.0
 
 
@@ -156,17 +153,3 @@ def kill_servers(
 def test_killed_server_loses_nothing_and_stores_nothing_twice(tmp_path: Path) -> None:
     """Kill the server once."""
     kill_servers(tmp_path / "log", 1)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3000)
-def test_killed_producers_for_long(site: Site) -> None:
-    """Kill many more producers."""
-    kill_producers(site, LONG_ROUNDS)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3000)
-def test_killed_servers_for_long(tmp_path: Path) -> None:
-    """Kill the server many more times."""
-    kill_servers(tmp_path / "log", LONG_ROUNDS)
