@@ -59,15 +59,6 @@ def test_ledger_is_rolled_when_it_is_old(clocked_log: Log, clock: ManualClock) -
     assert entries_of(clocked_log, "orders") == [2, 1]
 
 
-def test_empty_ledger_is_never_rolled(clocked_log: Log, clock: ManualClock) -> None:
-    """Let an empty ledger grow old and roll it by hand."""
-    clocked_log.create_topic("orders", ledger_max_age=60)
-    before = clocked_log.stats("orders")
-    clock.advance(10_000)
-    assert clocked_log.roll_ledger("orders") == []
-    assert clocked_log.stats("orders") == before
-
-
 def test_ledger_is_rolled_by_hand(log: Log) -> None:
     """Roll one partition, then all, then again when nothing has come."""
     log.create_topic("orders", partitions=3)

@@ -59,27 +59,6 @@ def stored_bytes(log: Log, topic: str, partition: int, first: Position) -> int:
     return sum(sum(page.entries["length"].to_pylist()) for page in pages)
 
 
-def test_listing_agrees_with_stats(log: Log) -> None:
-    """Compare a transaction over two partitions in both places."""
-    log.create_topic("orders", partitions=2)
-    producer = log.producer("orders", name="teller")
-    transaction = log.begin_transaction(timeout=77)
-    send_each(producer, [b"plain"], partition=0)
-    for partition in (0, 0, 1):
-        send_each(producer, [b"x"], partition=partition, txn=transaction)
-    send_each(producer, [b"behind"], partition=1)
-    [listed] = log.transactions()
-    assert (listed.id, listed.state.value, listed.end_reason) == (transaction.id, "open", "")
-    assert (listed.timeout, listed.producers) == (77, ("teller",))
-    assert (listed.held_back_messages, [p.messages for p in listed.partitions]) == (4, [2, 1])
-    assert log.transaction(transaction.id).partitions == listed.partitions
-    shown = {(o.first_position, o.messages_held_back, o.bytes_held_back, o.producers)
-             for o in log.stats("orders").ongoing_transactions}  # fmt: skip
-    assert shown == {
-        (p.first_position, p.held_back_messages, p.held_back_bytes, ("teller",)) for p in listed.partitions
-    }
-
-
 @pytest.mark.parametrize("end", ["commit", "abort"])
 def test_ended_transaction_holds_nothing_back(log: Log, end: str) -> None:
     """End a transaction and look at what is left of it: where it wrote, how much, and its marker."""

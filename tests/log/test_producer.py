@@ -50,18 +50,6 @@ def test_ids_come_in_the_order_of_sending_over_transactions(log: Log) -> None:
     assert [stored[i] for i in ids] == sent
 
 
-def test_ids_cover_what_was_written_before_the_flush(log: Log) -> None:
-    """Let full batches be written on the way; the flush still returns the id of every message."""
-    log.create_topic("orders", partitions=3)
-    producer = log.producer("orders", batching=Batching(linger_s=1e6, max_messages=7))
-    sent = [b"%d" % i for i in range(40)]
-    for value in sent:
-        producer.send(value, key=value)
-    ids = producer.flush()
-    stored = by_id(log, "orders")
-    assert [stored[i] for i in ids] == sent
-
-
 def test_messages_without_key_use_all_partitions(log: Log) -> None:
     """Write often without a key: one write stays on one partition, many reach all of them evenly."""
     log.create_topic("orders", partitions=3)
@@ -72,15 +60,6 @@ def test_messages_without_key_use_all_partitions(log: Log) -> None:
         one, other = producer.flush()
         assert one.position == other.position
     assert {p: len(found) for p, found in by_partition(log, "orders").items()} == {0: 4, 1: 4, 2: 4}
-
-
-def test_partition_overrides_the_key(log: Log) -> None:
-    """Send one key to each partition by number."""
-    log.create_topic("orders", partitions=3)
-    with log.producer("orders") as producer:
-        for partition in range(3):
-            producer.send(b"x", key=b"alice", partition=partition)
-    assert by_partition(log, "orders", column="key") == {0: [b"alice"], 1: [b"alice"], 2: [b"alice"]}
 
 
 @pytest.mark.parametrize("partition", [None, 2])
@@ -143,22 +122,6 @@ def test_message_is_written_after_its_linger_time(log: Log) -> None:
     assert len(producer.flush()) == 2
 
 
-def test_sequence_ids_count_a_producers_messages(log: Log) -> None:
-    """Send over two partitions and flushes; each producer's numbers have no gap and start at 0."""
-    log.create_topic("orders", partitions=2)
-    for name in ("one", "two"):
-        producer = log.producer("orders", name=name)
-        for index in range(10):
-            producer.send(b"x", partition=index % 2)
-            if index % 4 == 0:
-                producer.flush()
-        producer.close()
-    found = rows(log, "orders", columns=["__producer_name", "__sequence_id"])
-    assert sorted((row["__producer_name"], row["__sequence_id"]) for row in found) == [
-        (name, index) for name in ("one", "two") for index in range(10)
-    ]
-
-
 def test_properties_and_event_time_come_back(log: Log) -> None:
     """Send messages with none, one or both of them, in one batch."""
     log.create_topic("orders")
@@ -204,14 +167,6 @@ def test_bad_message_is_refused_and_loses_no_other(log: Log, bad: dict[str, Any]
     producer.send(b"b", partition=0)
     assert len(producer.flush()) == 2
     assert values(log, "orders", UNCOMMITTED) == [b"a", b"b"]
-
-
-def test_null_value_is_a_message(log: Log) -> None:
-    """Send a key without a value, as a tombstone is."""
-    log.create_topic("orders")
-    with log.producer("orders") as producer:
-        producer.send(None, key=b"alice")
-    assert [(row["key"], row["value"]) for row in rows(log, "orders")] == [(b"alice", None)]
 
 
 def test_message_of_100_megabytes_comes_back(log: Log) -> None:

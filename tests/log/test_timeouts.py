@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.log.reading import BY_HAND, UNCOMMITTED, eventually, send_each, values
+from tests.log.reading import UNCOMMITTED, eventually, send_each, values
 from tests.log.sites import ManualClock, Site
 from txn_source import Log, Position, Transaction, TransactionTimedOutError
 from txn_source.model.position import MAX_LEDGER_ID, PositionRange
@@ -88,20 +88,6 @@ def test_commit_after_the_deadline_is_refused(clocked_log: Log, clock: ManualClo
     assert values(clocked_log, "orders") == [b"before", b"behind"]
 
 
-def test_append_after_the_deadline_is_refused(clocked_log: Log, clock: ManualClock) -> None:
-    """Flush late, as the first one to call: nothing of it is stored, plain messages are, and the commit says why."""
-    transaction = left_open(clocked_log)
-    producer = clocked_log.producer("orders", batching=BY_HAND)
-    producer.send(b"late", txn=transaction)
-    producer.send(b"plain")
-    clock.advance(10)
-    with pytest.raises(TransactionTimedOutError, match="can't take more messages"):
-        producer.flush()
-    assert values(clocked_log, "orders", UNCOMMITTED) == [b"before", b"inside", b"behind", b"plain"]
-    with pytest.raises(TransactionTimedOutError):
-        transaction.commit()
-
-
 def test_refused_write_still_aborts_what_is_overdue(clocked_site: Site, clock: ManualClock) -> None:
     """Let the first call after the deadline be one that is refused itself."""
     log = clocked_site.connect()
@@ -113,15 +99,6 @@ def test_refused_write_still_aborts_what_is_overdue(clocked_site: Site, clock: M
     assert sum(len(page.entries) for page in pages) == 3
     [ledger] = log.metadata.list_ledgers(1, _EVERYTHING).to_pylist()
     assert ledger["entries"] == 4  # the marker is there
-
-
-def test_age_goes_by_the_services_clock(clocked_log: Log, clock: ManualClock) -> None:
-    """Look at an open transaction after a while."""
-    transaction = left_open(clocked_log, timeout=100)
-    clock.advance(42.5)
-    [ongoing] = clocked_log.stats("orders").ongoing_transactions
-    assert (ongoing.age, ongoing.timeout) == (42.5, 100)
-    assert clocked_log.transaction(transaction.id).age == 42.5
 
 
 def test_longest_timeout_is_accepted(clocked_log: Log, clock: ManualClock) -> None:

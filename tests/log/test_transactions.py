@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, eventually, send_each, values
+from tests.log.reading import BY_HAND, UNCOMMITTED, eventually, send_each, values
 from tests.log.sites import Site
 from txn_source import (
     InvalidArgumentError,
@@ -20,24 +20,6 @@ from txn_source import (
 )
 
 pytestmark = [pytest.mark.kinds("embedded", "remote"), pytest.mark.also("objects", "copies")]
-
-
-def test_commit_shows_all_topics_and_partitions_at_once(log: Log) -> None:
-    """Write to two topics of two partitions, read before and after the commit, at both levels."""
-    topics = ["bills", "orders"]
-    for topic in topics:
-        log.create_topic(topic, partitions=2)
-    producers = [log.producer(topic, batching=BY_HAND) for topic in topics]
-    transaction = log.begin_transaction()
-    for producer in producers:
-        for partition in (0, 1):
-            producer.send(b"x", partition=partition, txn=transaction)
-        producer.flush()
-    assert values(log, topics, COMMITTED) == []
-    assert values(log, topics, UNCOMMITTED) == [b"x"] * 4
-    transaction.commit()
-    assert values(log, topics, COMMITTED) == [b"x"] * 4
-    assert values(log, topics, UNCOMMITTED) == [b"x"] * 4
 
 
 def test_reader_never_sees_half_of_a_transaction(site: Site) -> None:

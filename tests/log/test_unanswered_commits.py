@@ -12,7 +12,7 @@ from tests.log.reading import BY_HAND, COMMITTED, values
 from tests.log.test_whole_transactions import Calls, both, calls, producers, transfer
 from tests.selection import mostly_long
 from txn_source import Log, Producer, Transaction, TransactionEndedError, UnavailableError
-from txn_source.model.errors import TxnLogError
+from txn_source.model.errors import InternalError, TxnLogError
 
 pytestmark = pytest.mark.also("objects", "copies")
 
@@ -121,6 +121,32 @@ def test_fenced_append_that_is_repeated_is_answered(calls: Calls) -> None:
     assert len(producer.flush()) == 1
     assert values(calls.log, "debits") == [b"x"]
     producer.close()
+
+
+def test_write_that_is_answered_by_an_unforeseen_error_is_repeated(calls: Calls, producers: list[Producer]) -> None:
+    """Let the service fail once after it has stored plain messages: they have ids, and nobody is told of a loss."""
+    producers[0].send(b"x")
+
+    def fail() -> None:
+        raise InternalError("The service failed.", "Please report it.")
+
+    calls.between.after["Append"] = fail
+    assert len(producers[0].flush()) == 1
+    assert values(calls.log, "debits") == [b"x"]
+
+
+def test_numbers_of_other_messages_in_between_are_no_repetition(calls: Calls, producers: list[Producer]) -> None:
+    """Write parts of a transaction with plain messages in between, in vain, and commit when the service is back."""
+    txn = calls.log.begin_transaction()
+    producers[0].send(b"one", txn=txn, partition=0)
+    producers[0].send(b"plain", partition=0)
+    calls.lose("before", "BeginTransaction")
+    with pytest.raises(UnavailableError):
+        producers[0].flush()
+    calls.find()
+    producers[0].send(b"two", txn=txn, partition=0)
+    txn.commit()
+    assert values(calls.log, "debits") == [b"plain", b"one", b"two"]
 
 
 @LOST
