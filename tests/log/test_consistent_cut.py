@@ -11,18 +11,12 @@ from hypothesis import strategies as st
 
 from tests.log.history import PARTITIONS, STEPS, History, Place
 from tests.log.reading import UNCOMMITTED, by_partition, send_each, values
+from tests.log.streaming import transfer
 from tests.selection import examples
 from txn_source import Log, Position, Producer, Transaction, connect
 from txn_source.client.reading.source import resolve
 from txn_source.model import cut
 from txn_source.model.topic import PartitionView
-
-
-def transfer(producer: Producer, log: Log, name: str, partitions: tuple[int, ...] = (0, 1)) -> None:
-    """Commit a transaction with a leg on each partition."""
-    with log.begin_transaction() as transaction:
-        for partition in partitions:
-            producer.send(name, partition=partition, txn=transaction)
 
 
 def hang(producer: Producer, log: Log, partition: int) -> Transaction:
@@ -36,10 +30,10 @@ def test_half_behind_an_open_transaction_hides_the_other_half(log: Log) -> None:
     """Hold one partition back: the transfer behind it, and what follows its other leg, wait until it has ended."""
     log.create_topic("orders", partitions=2)
     producer = log.producer("orders")
-    transfer(producer, log, "first")
+    transfer(log, producer, "first")
     hanging = hang(producer, log, 0)
     send_each(producer, [b"before"], partition=1)
-    transfer(producer, log, "second")
+    transfer(log, producer, "second")
     send_each(producer, [b"after"], partition=1)
     assert by_partition(log, "orders") == {0: [b"first"], 1: [b"first", b"before"]}
     assert values(log, "orders", consistent_cut=False) == [b"first", b"first", b"before", b"second", b"after"]
@@ -53,7 +47,7 @@ def test_ends_that_were_asked_for_are_lowered_too(log: Log) -> None:
     log.create_topic("orders", partitions=2)
     producer = log.producer("orders")
     send_each(producer, [b"plain"], partition=1)
-    transfer(producer, log, "legs")
+    transfer(log, producer, "legs")
     start = log.stats("orders").partitions[0].log_start
     end = {"orders": {0: str(start)}}
     assert values(log, "orders", end=end) == [b"plain"]
@@ -65,9 +59,23 @@ def test_read_never_ends_before_it_starts(log: Log) -> None:
     log.create_topic("orders", partitions=2)
     producer = log.producer("orders")
     hang(producer, log, 0)
-    transfer(producer, log, "legs")
+    transfer(log, producer, "legs")
     end = log.stats("orders").partitions[1].log_end
     assert values(log, "orders", start={"orders": {1: str(end)}}) == []
+
+
+def test_aborted_and_single_transactions_cut_nothing(log: Log) -> None:
+    """Abort a transaction over both partitions behind an open one, and commit one on a single partition."""
+    log.create_topic("orders", partitions=2)
+    producer = log.producer("orders")
+    hang(producer, log, 0)
+    with log.begin_transaction() as transaction:
+        producer.send("gone", partition=0, txn=transaction)
+        producer.send("gone", partition=1, txn=transaction)
+        producer.flush()
+        transaction.abort()
+    transfer(log, producer, "alone", (1,))
+    assert values(log, "orders") == [b"alone"]
 
 
 @given(

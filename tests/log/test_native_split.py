@@ -198,21 +198,6 @@ def test_ledgers_with_aborted_messages_are_left_to_read_uncommitted(offloaded: L
     assert split.left["aborted messages lie in second files"] == 3
 
 
-@pytest.mark.parametrize("first", [0, 1])
-@pytest.mark.parametrize("last", [0, 1])
-def test_ledger_is_whole_or_left(offloaded: Log, first: int, last: int) -> None:
-    """Read from or up to one entry inside of a ledger: only those in between are handed over."""
-    ledgers = offloaded.stats("orders").ledgers[:3]
-    start, end = Position(ledgers[0].ledger_id, first), Position(ledgers[2].ledger_id, ledgers[2].entries - last)
-    split = split_of(
-        offloaded,
-        start=Offsets.parse({"orders": {0: start}}, EARLIEST),
-        end=Offsets.parse({"orders": {0: end}}, LATEST),
-    )
-    assert [o.ledger_id for o in split.objects] == [x.ledger_id for x in ledgers[first : 3 - last]]
-    assert rows_of(offloaded, split, COMMITTED) == expected(offloaded, COMMITTED, start=start, end=end)
-
-
 def test_priority_decides_where_there_is_a_hot_copy(offloaded: Log) -> None:
     """Read hot copies first, by the read's option and by the topic's policy; then delete the hot copies."""
     for priority in (ReadPriority.BOOKKEEPER_FIRST, None):

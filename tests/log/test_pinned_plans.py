@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
+from tests.log.reading import COMMITTED, UNCOMMITTED, send_each
 from tests.log.sites import ManualClock
 from txn_source import IsolationLevel, Log, Transaction
 from txn_source.client.reading.columns import select_columns
@@ -70,30 +70,6 @@ def test_plan_reads_the_same_after_everything_that_can_happen(clocked_log: Log, 
     assert read(log, pinned) == before
     assert read(log, pinned, ["value"]) == before.select(["value"])
     assert read(log, planned(log, "orders", level)) != before
-
-
-def test_tasks_together_read_each_row_once(log: Log) -> None:
-    """Cut one read into tasks in several ways: the rows and their order are those of one scan."""
-    log.create_topic("orders", partitions=3, ledger_max_entries=9)
-    producer = log.producer("orders", batching=BY_HAND)
-    for index in range(30):
-        transaction = log.begin_transaction() if index % 4 else None
-        for partition in range(3):
-            producer.send(b"%d" % index * 100, partition=partition, txn=transaction)
-        producer.flush()
-        if transaction:
-            transaction.commit() if index % 3 else transaction.abort()
-    for level in (COMMITTED, UNCOMMITTED):
-        expected = values(log, "orders", level)
-        for options, fewest in (
-            ({"min_partitions": 7}, 4),
-            ({"max_partition_bytes": 1}, 50),
-            ({"min_partitions": 1}, 1),
-        ):
-            pinned = planned(log, "orders", level, **options)
-            assert len(pinned.tasks) >= fewest
-            assert read(log, pinned, ["value"])["value"].to_pylist() == expected
-    assert len(pinned.tasks) == 1
 
 
 def test_task_can_be_read_in_any_order_and_again(log: Log) -> None:

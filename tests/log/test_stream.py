@@ -228,18 +228,6 @@ def test_topic_made_while_topics_are_looked_up_is_part_of_the_batch(site: Site) 
     assert query.next() is None
 
 
-def test_topic_deleted_while_topics_are_looked_up_is_left_out(site: Site) -> None:
-    """Delete a topic that was listed and never read, before the bounds are read: the query goes on with the others."""
-    log = site.connect()
-    log.create_topic("a-1")
-    slow, way = meddling(site)
-    query = Follower(slow, stream_of(slow, pattern="a-.*"))
-    log.create_topic("a-2")
-    send_each(log.producer("a-1"), ["x"])
-    way.after["ListTopics"] = lambda: log.delete_topic("a-2")
-    assert query.values() == [b"x"]
-
-
 def test_topics_that_are_made_without_end_are_told(site: Site) -> None:
     """Make a topic at every listing: an error, and no batch that may have halves of transactions."""
     log = site.connect()

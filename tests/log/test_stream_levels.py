@@ -36,29 +36,6 @@ def half(log: Log) -> tuple[Follower, Any]:
     return query, (transaction, producer)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_every_offset_tells_its_level(log: Log, level: str) -> None:
-    log.create_topic("t")
-    query = Follower(log, stream_of(log, level=level))
-    send_each(log.producer("t"), ["x"])
-    query.next()
-    query.stream.freeze()
-    for offset in (query.at, query.batches[0][0], query.stream.newest()):
-        assert offset.to_json()["level"] == level
-
-
-def test_batch_is_read_at_the_level_it_was_planned_at(log: Log, half: tuple[Follower, Any]) -> None:
-    """Replay batches of each level with streams of the other one, before and after an abort: the rows are the same."""
-    query, (transaction, producer) = half
-    send_each(producer, ["plain"], partition=1)
-    other = Follower(log, stream_of(log))
-    assert other.values() == [b"plain"]
-    for _ in range(2):
-        query.replay(stream_of(log))
-        other.replay(stream_of(log, level=UNCOMMITTED))
-        transaction.abort()
-
-
 def test_half_of_a_transaction_is_not_followed_by_the_other_half(log: Log, half: tuple[Follower, Any]) -> None:
     """See one half uncommitted, commit the other, and go on at read_committed: refused, before and after the commit,
     with the start of a new query that sees both halves."""

@@ -202,19 +202,6 @@ def test_topic_that_was_made_again_is_data_loss(log: Log, caplog: pytest.LogCapt
     assert query.next() is None
 
 
-def test_topic_made_again_while_the_query_runs_is_data_loss(log: Log) -> None:
-    """Delete and make a topic again between two batches of one running stream."""
-    log.create_topic("t")
-    with log.producer("t") as producer:
-        send_each(producer, numbered(3))
-    query = Follower(log, stream_of(log))
-    assert query.next()
-    log.delete_topic("t")
-    log.create_topic("t")
-    with pytest.raises(DataLossError, match=r"Partition 0 of topic 't' has lost \[1:3, 2:0\).*made anew"):
-        query.next()
-
-
 def test_trimming_what_was_read_to_its_end_is_no_loss(log: Log) -> None:
     """Read a ledger to its end, let it be closed and trimmed: the stream, and a batch read from there, go on."""
     log.create_topic("t")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 import pytest
 
 from tests.log.meddling import meddling
 from tests.log.reading import BY_HAND, send_each, values
-from tests.log.sites import ManualClock, Site
-from tests.log.streaming import Follower, as_text, numbered, stream_of
+from tests.log.sites import Site
+from tests.log.streaming import Follower, as_text, stream_of
 from tests.log.subscribed import Streams, ends, marks
 from txn_source import InvalidArgumentError, Log, MessageId
-from txn_source.client.streaming.batch_limits import StreamLimits
 
 
 @pytest.fixture
@@ -42,22 +40,6 @@ def test_running_stream_reads_new_partitions_from_their_start(log: Log, start: s
     assert sorted(index for _, index in follower.at.positions) == [0, 1, 2]
     follower.replay()
     follower.replay(stream_of(log, start=start, level=level))
-
-
-def test_batch_from_before_is_replayed_without_new_partitions(log: Log) -> None:
-    """Replay, and plan again, batches that ended before partitions were added: they have the rows that they had."""
-    log.create_topic("t", partitions=2)
-    producer = log.producer("t", batching=BY_HAND)
-    for number in range(3):
-        send_each(producer, numbered(2, f"{number}-"), partition=number % 2)
-    follower = Follower(log, stream_of(log, limits=StreamLimits(max_messages=2)))
-    list(follower.drain())
-    assert len(follower.batches) == 3
-    log.update_topic("t", 4)
-    send_each(producer, [b"new"], partition=3)
-    follower.replay()
-    follower.replay(stream_of(log))
-    assert follower.all_values() == [b"new"]
 
 
 def test_frozen_stream_ends_before_partitions_that_came_later(log: Log) -> None:
@@ -95,19 +77,6 @@ def test_end_that_does_not_name_new_partitions_says_so(log: Log) -> None:
         assert values(log, "t", end=unnamed) == [b"old", b"new"]
     assert values(log, "t", end={"t": {0: str(at), 1: "earliest"}}) == [b"old"]
     assert values(log, "t", end=log.cut("t")) == [b"old", b"new"]
-
-
-def test_time_before_partitions_were_added_shows_none_of_them(clocked_site: Site, clock: ManualClock) -> None:
-    """Read as of a moment before the partitions came: what is written there later isn't seen."""
-    log = clocked_site.connect()
-    log.create_topic("t")
-    producer = log.producer("t", batching=BY_HAND)
-    send_each(producer, [b"old"])
-    then = datetime.fromtimestamp(clock() / 1e6, UTC)
-    clock.advance(10)
-    log.update_topic("t", 2)
-    send_each(producer, [b"new"], partition=1)
-    assert values(log, "t", as_of=then) == [b"old"]
 
 
 def test_stream_with_a_subscription_reads_and_acknowledges_new_partitions(log: Log, streams: Streams) -> None:
