@@ -40,14 +40,6 @@ def append(kind: str, target: str, name: str, count: str) -> Any:
     return "done"
 
 
-def offload(kind: str, target: str) -> Any:
-    """Offload ``orders``; tell of each ledger at once, then what came of all."""
-    with opened(kind, target) as log:
-        print("ready", flush=True)
-        report = log.offload("orders", progress=lambda ledger: print(ledger.ledger_id, flush=True))
-        return {"offloaded": report.ledger_ids, "skipped": report.skipped}
-
-
 def hold_subscription(kind: str, target: str, topic: str, name: str) -> Any:
     """Hold a subscription as a stream does, until stdin ends."""
     with opened(kind, target) as log:

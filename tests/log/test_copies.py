@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -99,40 +100,6 @@ def test_fewer_copies_are_enough_if_so_many_are_to_be_acknowledged(
     roots.bring_back("c")
     assert len(producer.flush()) == 1
     assert values(log, "t") == [b"1", b"2", b"3", b"4"]
-
-
-@pytest.mark.parametrize("commit", [True, False])
-def test_unreplicated_transaction_holds_readers_back(log: Log, roots: Roots, commit: bool) -> None:
-    """End a transaction at the service while an entry of it lacks copies: its marker lies above the high watermark, it
-    is listed, and readers of both levels stop before it until the copies are there."""
-    producer = log.producer("t", batching=BY_HAND)
-    send_each(producer, [b"before"])
-    txn = log.begin_transaction()
-    send_each(producer, [b"1"], txn=txn)
-    roots.lose("b")
-    producer.send(b"2", txn=txn)
-    with pytest.raises(UnavailableError):
-        producer.flush()
-    log.metadata.end_transaction(txn.id, commit=commit)
-    assert bounds_of(log) == (1, 2, 4)
-    assert values(log, "t") == [b"before"]
-    assert values(log, "t", UNCOMMITTED) == [b"before", b"1"]
-    [ongoing] = log.stats("t").ongoing_transactions
-    assert (ongoing.id, ongoing.first_position.entry_id, ongoing.messages_held_back) == (txn.id, 1, 1)
-    assert [t.id for t in log.transactions()] == [txn.id]
-    with closing(open_database(LogRoot.at(roots.main).database_url)) as database, database.read() as connection:
-        [figures] = partition_figures(connection)
-    assert (figures.last_stable, figures.held_back_messages, figures.short_messages) == (
-        ongoing.first_position.key,
-        1,
-        1,
-    )
-    roots.bring_back("b")
-    assert len(producer.flush()) == 1
-    assert bounds_of(log) == (4, 4, 4)
-    assert log.stats("t").ongoing_transactions == ()
-    assert log.transactions() == []
-    assert values(log, "t") == [b"before", b"1", b"2"] if commit else [b"before"]
 
 
 def test_what_lacks_copies_is_not_held_back_by_a_transaction(log: Log, roots: Roots) -> None:
@@ -240,6 +207,19 @@ def test_producers_follow_the_policy(log: Log, roots: Roots) -> None:
     assert [p.name for p in roots.segments("b")] == [p.name for p in roots.segments("main")]
     assert bounds_of(log) == (5, 5, 5)
     assert values(log, "t") == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_lowered_policy_frees_what_waits(log: Log, roots: Roots) -> None:
+    """Lose a root for good: a policy that asks for fewer copies raises the high watermark at once."""
+    producer = log.producer("t", batching=BY_HAND)
+    shutil.rmtree(roots.b)
+    producer.send(b"1")
+    with pytest.raises(UnavailableError):
+        producer.flush()
+    log.set_policies("t", acknowledge_copies=2)
+    assert bounds_of(log) == (1, 1, 1)
+    assert len(producer.flush()) == 1
+    assert values(log, "t") == [b"1"]
 
 
 def test_root_that_hangs_costs_a_bounded_time(log: Log, roots: Roots, monkeypatch: pytest.MonkeyPatch) -> None:

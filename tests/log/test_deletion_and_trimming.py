@@ -13,12 +13,10 @@ import pytest
 
 from tests.log import tiers
 from tests.log.meddling import meddling
-from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, told_by, values
+from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
 from tests.log.sites import ManualClock, Site
-from tests.log.test_pinned_plans import planned, read
 from tests.log.tiers import closed_ledgers, objects, segments, tiers_of
 from txn_source import (
-    DataLossError,
     InvalidArgumentError,
     Log,
     OnlyCopyError,
@@ -26,11 +24,9 @@ from txn_source import (
     Position,
     UnavailableError,
 )
-from txn_source.client.reading.source import resolve
 from txn_source.client.tiering.maintenance import MaintenanceReport
 from txn_source.client.tiering.offload import Offloader
 from txn_source.model.copies import Tier
-from txn_source.model.position import PositionRange
 from txn_source.model.topic_name import TopicName
 
 pytestmark = pytest.mark.also("objects", "copies")
@@ -241,46 +237,21 @@ def test_topic_that_nobody_writes_to_any_more_is_looked_after(
     assert look() == 0
 
 
-def test_aborted_set_goes_with_the_ledger_of_its_marker(log: Log) -> None:
-    """Abort a transaction with messages in two ledgers and its marker in a third one; trim one after the other."""
-    log.create_topic("orders")
+def test_nothing_is_trimmed_under_an_open_transaction(log: Log) -> None:
+    """Begin one in the second of four ledgers: that one and all behind it stay, whatever the reason, until it ends."""
+    log.create_topic("orders", ledger_max_entries=2)
     producer = log.producer("orders")
     transaction = log.begin_transaction()
-    for value in (b"first", b"second"):
-        send_each(producer, [value], txn=transaction)
-        log.roll_ledger("orders")
-    transaction.abort()
-    send_each(producer, [b"plain"])
-    log.roll_ledger("orders")
+    send_each(producer, [b"0", b"1", b"2"])
+    send_each(producer, [b"inside"], txn=transaction)
+    send_each(producer, [b"3", b"4"])
     ids = closed_ledgers(log, "orders")
-    partition_id = resolve(log.metadata, ["orders"]).partitions[0].view.partition_id
-
-    def decided() -> int:
-        whole = PositionRange(Position(0, 0), Position(ids[-1] + 2, 0))
-        return log.metadata.list_decisions(partition_id, whole, aborted_only=True, decisions=100).num_rows
-
-    for number, left in enumerate([[b"second", b"plain"], [b"plain"], []]):
-        assert decided() == 1
-        log.trim("orders", before=Position(ids[number] + 1, 0))
-        assert values(log, "orders", UNCOMMITTED) == left
-        assert values(log, "orders", COMMITTED) == left[-1:]
-    assert decided() == 0
-
-
-@pytest.mark.parametrize("offloaded", [False, True])
-def test_plan_over_what_was_trimmed_is_data_loss(log: Log, caplog: pytest.LogCaptureFixture, offloaded: bool) -> None:
-    """Plan, trim two ledgers, read: the error has the exact range; a read that may lose skips it with a warning."""
-    ids = fill(log)
-    if offloaded:
-        log.offload("orders")
-    strict, lenient = (planned(log, "orders", COMMITTED, fail_on_data_loss=fails) for fails in (True, False))
-    log.trim("orders", before=Position(ids[2], 0))
-    lost = rf"Partition 0 of topic 'orders' has lost \[{ids[0]}:0, {ids[2]}:0\), which was to be read"
-    with pytest.raises(DataLossError, match=rf"^\[TXNLOG_DATA_LOSS\] {lost}"):
-        read(log, strict)
-    assert read(log, lenient)["value"].to_pylist() == [b"4", b"5", b"6", b"7"]
-    [warning] = told_by("client.reading", caplog)
-    assert warning.startswith(f"Partition 0 of topic 'orders' has lost [{ids[0]}:0, {ids[2]}:0)")
+    reasons: list[dict[str, object]] = [{"keep_bytes": 0}, {"older_than": 0}, {"before": Position(ids[-1], 2)}]
+    assert [log.trim("orders", **reason)[0].ledgers for reason in reasons] == [1, 0, 0]  # type: ignore[arg-type]
+    assert values(log, "orders") == [b"2"]
+    transaction.commit()
+    assert values(log, "orders") == [b"2", b"inside", b"3", b"4"]
+    assert log.trim("orders", keep_bytes=0)[0].ledgers == 2
 
 
 # Producers

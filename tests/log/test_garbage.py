@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -311,34 +310,6 @@ def test_closed_producer_appends_no_more(site: Site) -> None:
     producer.close()
     with pytest.raises(ProducerFencedError, match=r"was closed\. Open another one"):
         log.metadata.append(opened, None, [])
-
-
-def test_files_of_a_writer_that_may_register_are_left_alone(site: Site) -> None:
-    """Collect from several threads while a producer writes: what was acknowledged is there, once, and reads."""
-    log = site.connect()
-    log.create_topic("orders")
-    producer, stop = log.producer("orders", batching=BY_HAND), threading.Event()
-    others = [site.connect() for _ in range(2)]
-    taken: list[str] = []
-
-    def collect(other: Log) -> None:
-        while not stop.is_set():
-            taken.extend(other.collect_garbage(older_than=0).paths)
-
-    threads = [threading.Thread(target=collect, args=(other,)) for other in others]
-    for thread in threads:
-        thread.start()
-    try:
-        for number in range(30):
-            if number % 5 == 0:
-                log.roll_ledger("orders")
-            send_each(producer, [b"%d" % number])
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert values(log, "orders") == [b"%d" % number for number in range(30)]
-    assert taken == []
 
 
 # Jobs

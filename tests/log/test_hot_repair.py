@@ -211,24 +211,6 @@ def test_copy_is_given_up_only_where_all_others_are_sound(log: Log, roots: Roots
     assert contents(roots, "main") == written
 
 
-def test_copies_move_from_root_to_root(log: Log, roots: Roots, written: dict[str, bytes]) -> None:
-    """Name other roots: what is there is copied first, and given up only where all others have it."""
-    log.set_policies("t", hot_copies="b")
-    log.maintain()
-    log.set_policies("t", hot_copies="c")
-    roots.lose("c")
-    log.maintain()
-    assert sets(log) == [0b010] * 6
-    roots.bring_back("c")
-    shutil.rmtree(roots.c / "segments")
-    log.maintain()
-    assert sets(log) == [0b110] * 6
-    log.maintain()
-    assert sets(log) == [0b100] * 6
-    assert contents(roots, "c") == written
-    assert len(values(log, "t")) == 6
-
-
 def test_two_repairs_at_once_are_safe(log: Log, roots: Roots, written: dict[str, bytes]) -> None:
     """Repair a lost root from two threads, while files go in a third one."""
     shutil.rmtree(roots.b / "segments")

@@ -3,10 +3,6 @@ stays, and what is left over is deleted."""
 
 from __future__ import annotations
 
-import random
-import subprocess
-import sys
-import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,14 +12,15 @@ from tests.log import tiers
 from tests.log.meddling import Crash, meddling
 from tests.log.reading import UNCOMMITTED
 from tests.log.sites import ManualClock, Site
-from tests.log.test_processes import target
 from tests.log.tiers import closed_ledgers, everything, objects, second_files, tiers_of
 from tests.selection import mostly_long
 from txn_source import (
     Log,
+    SegmentUnreadableError,
     StorageWriteError,
 )
 from txn_source.client.tiering.offload import OffloadReport
+from txn_source.model.copies import Tier
 
 LEASE_S = 3600
 BOTH, HOT = {"bookkeeper", "tiered"}, {"bookkeeper"}
@@ -87,32 +84,6 @@ def test_offload_that_comes_back_after_its_lease_is_refused(clocked_site: Site, 
     check_offloaded(log, rows)
 
 
-def test_killed_processes_leave_nothing_half(embedded_site: Site) -> None:
-    """Kill processes that offload at random points; then offload what is left."""
-    log = embedded_site.connect()
-    rows = filled(log, 8)
-    source = random.Random(1)
-    for _ in range(2):
-        with subprocess.Popen(
-            [
-                sys.executable,
-                str(Path(__file__).with_name("child.py")),
-                "offload",
-                embedded_site.kind,
-                target(embedded_site),
-            ],
-            stdout=subprocess.PIPE,
-        ) as child:
-            assert child.stdout is not None
-            for _ in range(1 + source.randrange(3)):
-                child.stdout.readline()
-            threading.Event().wait(source.uniform(0, 0.02))
-            child.kill()
-        assert everything(log, "orders", UNCOMMITTED).equals(rows)
-    log.offload("orders")
-    check_offloaded(log, rows, 8)
-
-
 # Several offloads
 
 
@@ -147,26 +118,6 @@ def test_offload_that_is_overtaken_steps_back(site: Site, method: str, hot_delet
     assert list(report.skipped) == closed_ledgers(log, "orders")
     assert (len(objects(log.root)), len(second_files(log.root))) == (3, 3)
     assert everything(log, "orders", UNCOMMITTED).equals(rows)
-
-
-def test_threads_that_offload_at_once_make_one_object_of_a_ledger(site: Site) -> None:
-    """Start three threads with connections of their own: each ledger is offloaded by just one of them."""
-    log = site.connect()
-    rows = filled(log, 6)
-    barrier = threading.Barrier(3)
-    reports: list[OffloadReport] = []
-
-    def offload(mine: Log) -> None:
-        barrier.wait()
-        reports.append(mine.offload("orders"))
-
-    threads = [threading.Thread(target=offload, args=(site.connect(),)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(i for report in reports for i in report.ledger_ids) == closed_ledgers(log, "orders")
-    check_offloaded(log, rows, 6)
 
 
 # What is offloaded goes away, or the target isn't there
@@ -218,3 +169,16 @@ def test_target_that_cannot_be_written_registers_nothing(site: Site, tmp_path: P
     assert len(list((tmp_path / "cold").rglob("*.parquet"))) == 3
     assert log.delete_hot("orders") == 3
     assert everything(log, "orders", UNCOMMITTED).equals(rows)
+
+
+def test_damaged_ledger_is_not_offloaded_and_keeps_no_other_from_it(site: Site) -> None:
+    """Damage a hot copy: the error names it, the ledgers around it are offloaded, and no half object is left."""
+    log = site.connect()
+    filled(log)
+    tiers.flip_in_middle(tiers.copy_of(log.root, closed_ledgers(log, "orders")[1], Tier.BOOKKEEPER))
+    with pytest.raises(SegmentUnreadableError, match="has checksum"):
+        log.offload("orders")
+    assert tiers_of(log, "orders") == [BOTH, HOT, BOTH]
+    assert len(objects(log.root)) == 2
+    assert log.delete_hot("orders") == 2
+    assert tiers_of(log, "orders") == [{"tiered"}, HOT, {"tiered"}]

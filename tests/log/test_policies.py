@@ -39,15 +39,6 @@ def offloaded(log: Log, topic: str = "orders") -> Log:
     return log
 
 
-def test_tiered_copy_is_read_first_if_nothing_is_set(log: Log) -> None:
-    """Set nothing: the default is in force, and stats say so."""
-    offloaded(log)
-    assert tier_read(log) is Tier.TIERED
-    assert log.stats("orders").data_read_priority == EffectivePolicy(TIERED, "default")
-    assert log.get_data_read_priority("orders") is None
-    assert log.get_data_read_priority("orders", applied=True) is TIERED
-
-
 def test_strongest_setting_decides_which_copy_is_read(log: Log) -> None:
     """Set every combination of the three scopes so that only the strongest says bookkeeper-first."""
     offloaded(log)

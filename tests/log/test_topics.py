@@ -90,19 +90,6 @@ def test_topic_that_can_not_be_is_refused(log: Log, wrong: dict[str, Any], said:
     assert log.topics() == []
 
 
-def test_partition_that_does_not_exist_is_refused(log: Log) -> None:
-    """Name a partition beyond the last one in each call that takes one."""
-    log.create_topic("orders", partitions=2)
-    producer = log.producer("orders")
-    for partition in (-1, 2, 2**40):
-        with pytest.raises(TopicNotFoundError, match=f"no partition {partition}"):
-            log.roll_ledger("orders", partition)
-        with pytest.raises(TopicNotFoundError, match=f"no partition {partition}"):
-            producer.send(b"x", partition=partition)
-    with pytest.raises(TopicNotFoundError, match="no partition 2"):
-        log.scan("orders-partition-2")
-
-
 def test_one_thread_wins_a_new_topic(site: Site) -> None:
     """Let eight threads, each with its own connection, create one topic at once."""
     barrier = threading.Barrier(8)
