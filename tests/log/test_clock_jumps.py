@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from tests.log.reading import by_partition, send_each, values
 from tests.log.sites import ManualClock, Site
+from tests.log.test_as_of import now
 from txn_source import Log, Producer, SubscriptionBusyError, TransactionTimedOutError
 
 _TEN_YEARS_S = 10 * 365 * 86400
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def now(clock: ManualClock) -> datetime:
-    return _EPOCH + timedelta(microseconds=clock.now_us)
 
 
 def ledgers(log: Log) -> int:

@@ -13,10 +13,12 @@ import pytest
 
 from tests.log import tiers
 from tests.log.meddling import meddling
-from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
+from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, told_by, values
 from tests.log.sites import ManualClock, Site
+from tests.log.test_pinned_plans import planned, read
 from tests.log.tiers import closed_ledgers, objects, segments, tiers_of
 from txn_source import (
+    DataLossError,
     InvalidArgumentError,
     Log,
     OnlyCopyError,
@@ -252,6 +254,19 @@ def test_nothing_is_trimmed_under_an_open_transaction(log: Log) -> None:
     transaction.commit()
     assert values(log, "orders") == [b"2", b"inside", b"3", b"4"]
     assert log.trim("orders", keep_bytes=0)[0].ledgers == 2
+
+
+def test_plan_over_what_was_trimmed_is_data_loss(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    """Plan, trim two ledgers, read: the error has the exact range; a read that may lose skips it with a warning."""
+    ids = fill(log)
+    strict, lenient = (planned(log, "orders", COMMITTED, fail_on_data_loss=fails) for fails in (True, False))
+    log.trim("orders", before=Position(ids[2], 0))
+    lost = rf"Partition 0 of topic 'orders' has lost \[{ids[0]}:0, {ids[2]}:0\), which was to be read"
+    with pytest.raises(DataLossError, match=rf"^\[TXNLOG_DATA_LOSS\] {lost}"):
+        read(log, strict)
+    assert read(log, lenient)["value"].to_pylist() == [b"4", b"5", b"6", b"7"]
+    [warning] = told_by("client.reading", caplog)
+    assert warning.startswith(f"Partition 0 of topic 'orders' has lost [{ids[0]}:0, {ids[2]}:0)")
 
 
 # Producers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Iterable
 
 import pytest
@@ -12,9 +11,8 @@ from tests.log.reading import BY_HAND, send_each, values
 from tests.log.roots import Roots, log, roots, spoil
 from txn_source import Log
 from txn_source.client import segment_copying
-from txn_source.client.hot_roots import places_of
 from txn_source.client.tiering.garbage import collect_garbage
-from txn_source.client.tiering.hot_repair import RepairReport, repair_topic
+from txn_source.client.tiering.hot_repair import RepairReport
 from txn_source.model.errors import SegmentUnreadableError, TransactionEndedError
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.segment_store import LocalSegments
@@ -211,20 +209,22 @@ def test_copy_is_given_up_only_where_all_others_are_sound(log: Log, roots: Roots
     assert contents(roots, "main") == written
 
 
-def test_two_repairs_at_once_are_safe(log: Log, roots: Roots, written: dict[str, bytes]) -> None:
-    """Repair a lost root from two threads, while files go in a third one."""
-    shutil.rmtree(roots.b / "segments")
-    places = places_of(log.access)
-    threads = [threading.Thread(target=repair_topic, args=(log.access, T, places)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for path in roots.segments("c"):
-        path.unlink()
-    for thread in threads:
-        thread.join()
+def test_copies_move_from_root_to_root(log: Log, roots: Roots, written: dict[str, bytes]) -> None:
+    """Name other roots: what is there is copied first, and given up only where all others have it."""
+    log.set_policies("t", hot_copies="b")
     log.maintain()
-    assert [contents(roots, name) for name in ("main", "b", "c")] == [written] * 3
-    assert sets(log) == [0b111] * 6
+    log.set_policies("t", hot_copies="c")
+    roots.lose("c")
+    log.maintain()
+    assert sets(log) == [0b010] * 6
+    roots.bring_back("c")
+    shutil.rmtree(roots.c / "segments")
+    log.maintain()
+    assert sets(log) == [0b110] * 6
+    log.maintain()
+    assert sets(log) == [0b100] * 6
+    assert contents(roots, "c") == written
+    assert len(values(log, "t")) == 6
 
 
 def test_trimming_and_offloading_know_all_roots(log: Log, roots: Roots) -> None:

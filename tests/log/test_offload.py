@@ -6,13 +6,11 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
 from itertools import groupby
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -126,18 +124,6 @@ def test_reads_begin_and_end_anywhere_in_purged_ledgers(purged: tuple[Log, dict[
             ]
             wanted = table.filter(pa.array([start <= key < end for key in keys]))
             assert everything(log, "orders", level, start=start, end=end).equals(wanted), (start, end, level)
-
-
-def test_publish_times_are_found_in_purged_ledgers(purged: tuple[Log, dict[str, pa.Table]]) -> None:
-    """Read from and up to times of messages, between them, before the first and after the last one."""
-    log, expected = purged
-    table = expected[UNCOMMITTED]
-    times = sorted(set(table["__publish_time"].to_pylist()))
-    for at in [*times[::4], times[-1], *(t + timedelta(microseconds=1) for t in times[::5]), times[0] - timedelta(9)]:
-        later = pc.greater_equal(table["__publish_time"], pa.scalar(at))
-        assert everything(log, "orders", UNCOMMITTED, start=at).equals(table.filter(later))
-        earlier = table.filter(pc.invert(later))
-        assert everything(log, "orders", UNCOMMITTED, end=at).equals(earlier if at <= times[-1] else table)
 
 
 def test_purged_ledgers_are_split_into_tasks(purged: tuple[Log, dict[str, pa.Table]]) -> None:

@@ -6,9 +6,10 @@ import random
 from dataclasses import asdict
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from tests.log.reading import UNCOMMITTED, rows, send_each
+from tests.log.reading import BY_HAND, UNCOMMITTED, rows, send_each, values
 from tests.log.sites import ManualClock
 from txn_source import InvalidArgumentError, Log, Position, TopicNotFoundError, TxnId
 from txn_source.model.position import PositionRange
@@ -57,6 +58,25 @@ def stored_bytes(log: Log, topic: str, partition: int, first: Position) -> int:
     of = PositionRange(first, view.partitions[partition].bounds.log_end)
     pages = log.metadata.list_entries(view.partitions[partition].partition_id, of)
     return sum(sum(page.entries["length"].to_pylist()) for page in pages)
+
+
+def test_append_of_several_entries_holds_back_from_the_first_of_them(log: Log) -> None:
+    """Flush three entries of one transaction at once, behind a plain one."""
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=BY_HAND)
+    send_each(producer, [b"plain"])
+    properties = pa.array([[("a", "b")]], pa.map_(pa.string(), pa.string()))
+    transaction = log.begin_transaction()
+    producer.send(b"x", txn=transaction)
+    producer.send_batch(pa.record_batch({"value": [b"y"], "__properties": properties}), txn=transaction)
+    producer.send(b"z", txn=transaction)
+    first, _, last = producer.flush()
+    assert last.entry_id == first.entry_id + 2
+    [ongoing] = log.stats("orders").ongoing_transactions
+    assert (ongoing.first_position, ongoing.messages_held_back) == (first.position, 3)
+    assert values(log, "orders") == [b"plain"]
+    transaction.abort()
+    assert values(log, "orders") == [b"plain"]
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])

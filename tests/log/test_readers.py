@@ -9,7 +9,7 @@ import pytest
 from tests.log.consuming import END, VALUES, WAIT_S, numbered, read
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, eventually, send_each
 from tests.log.sites import ManualClock, Site
-from txn_source import InvalidArgumentError, Log, MessageId, Position, Producer, Reader, TopicNotFoundError
+from txn_source import InvalidArgumentError, Log, MessageId, Position, TopicNotFoundError
 from txn_source.model.position import MAX_LEDGER_ID, PositionRange
 
 
@@ -146,9 +146,10 @@ def test_reader_goes_on_after_its_service_was_paused(clocked_site: Site, clock: 
     assert read(reader, 1) == [END]
 
 
-def _of_purged_ledgers(site: Site, clock: ManualClock, level: str) -> tuple[Log, Producer, Reader, list[bytes]]:
-    """Write a ledger with aborted messages and large entries, and let its entries leave the database."""
-    log = site.connect()
+@pytest.mark.parametrize("level", [COMMITTED, UNCOMMITTED])
+def test_offloaded_ledgers_are_read_and_counted(clocked_site: Site, clock: ManualClock, level: str) -> None:
+    """Read a ledger that only its object knows any more; ask before each message whether there is one."""
+    log = clocked_site.connect()
     log.create_topic("t")
     producer = log.producer("t", batching=BY_HAND)
     for number, end in enumerate(["commit", "abort", "commit"]):
@@ -165,13 +166,7 @@ def _of_purged_ledgers(site: Site, clock: ManualClock, level: str) -> tuple[Log,
     log.delete_hot("t")
     [closed, _] = log.metadata.list_ledgers(1, PositionRange(Position(1, 0), Position(MAX_LEDGER_ID, 0))).to_pylist()
     assert closed["purged"]
-    return log, producer, log.reader("t", isolation_level=level), visible
-
-
-@pytest.mark.parametrize("level", [COMMITTED, UNCOMMITTED])
-def test_offloaded_ledgers_are_read_and_counted(clocked_site: Site, clock: ManualClock, level: str) -> None:
-    """Read a ledger that only its object knows any more; ask before each message whether there is one."""
-    _, producer, reader, visible = _of_purged_ledgers(clocked_site, clock, level)
+    reader = log.reader("t", isolation_level=level)
     found: list[bytes] = []
     for _ in visible:
         assert reader.has_message_available(), found

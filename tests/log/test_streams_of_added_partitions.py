@@ -42,23 +42,6 @@ def test_running_stream_reads_new_partitions_from_their_start(log: Log, start: s
     follower.replay(stream_of(log, start=start, level=level))
 
 
-def test_frozen_stream_ends_before_partitions_that_came_later(log: Log) -> None:
-    """Freeze a stream, then add partitions: it ends without them, and the next run has them."""
-    log.create_topic("t")
-    producer = log.producer("t", batching=BY_HAND)
-    send_each(producer, [b"old"])
-    stream = stream_of(log)
-    stream.freeze()
-    log.update_topic("t", 2)
-    send_each(producer, [b"new"], partition=1)
-    follower = Follower(log, stream)
-    follower.at = stream_of(log).initial()
-    assert follower.all_values() == [b"old"]
-    later = Follower(log, stream_of(log))
-    later.at = follower.at
-    assert later.all_values() == [b"new"]
-
-
 def test_end_that_does_not_name_new_partitions_says_so(log: Log) -> None:
     """End a read at a cut of before: it is none of what is read now. Other offsets leave the new one at its end."""
     log.create_topic("t")

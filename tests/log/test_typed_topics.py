@@ -28,12 +28,9 @@ def columns(log: Log, *names: str) -> list[tuple[Any, ...]]:
     ("value", "said"),
     [
         ({"account": "a", "amount": "ten"}, r"'amount'.*expected int64, came str 'ten'"),
-        ({"account": "a", "amount": 1.5}, r"'amount'.*expected int64, came float 1.5"),
         ({"account": "a", "amount": 2**63}, r"'amount'.*expected int64, came int 9223372036854775808"),
-        ({"account": 7}, r"'account'.*expected string, came int 7"),
         ({"account": "a", "tags": [7]}, r"'tags'.*expected list<.*string>, came list \[7\]"),
         ({"account": None}, r"'account'.*expected string and no null, came none"),
-        ({"amount": 1}, r"'account'.*expected string and no null, came none"),
         ({"account": "a", "amuont": 1}, r"'amuont'.*account, amount, tags"),
         (b"raw", r"bytes.*account, amount, tags"),
         (None, r"NoneType.*account, amount, tags"),
@@ -56,12 +53,11 @@ def test_wrong_message_is_refused_with_field_expected_and_came(log: Log, value: 
     ("batch", "said"),
     [
         ({"account": ["a"], "amount": ["ten"], "tags": [["x"]]}, r"'amount'.*expected int64, came string"),
-        ({"account": ["a"], "amount": [1.0], "tags": [["x"]]}, r"'amount'.*expected int64, came double"),
         ({"account": ["a", None], "amount": [1, 2], "tags": [["x"]] * 2}, r"'account'.*expected no nulls, came 1"),
         ({"account": ["a"], "amount": [1]}, r"no column 'tags'; expected list<"),
         ({"account": ["a"], "amount": [1], "tags": [["x"]], "more": [1]}, r"'more'.*account string"),
     ],
-    ids=["text", "double", "null", "missing", "more"],
+    ids=["text", "null", "missing", "more"],
 )
 def test_wrong_batch_is_refused_whole(log: Log, batch: dict[str, Any], said: str) -> None:
     """Send it after a good one, in a table whose first chunk is good: only the good batch is stored."""
