@@ -40,24 +40,6 @@ def append(kind: str, target: str, name: str, count: str) -> Any:
     return "done"
 
 
-def offload(kind: str, target: str) -> Any:
-    """Offload ``orders``; tell of each ledger at once, then what came of all."""
-    with opened(kind, target) as log:
-        print("ready", flush=True)
-        report = log.offload("orders", progress=lambda ledger: print(ledger.ledger_id, flush=True))
-        return {"offloaded": report.ledger_ids, "skipped": report.skipped}
-
-
-def offload_to_a_full_disk(kind: str, target: str, limit: str) -> Any:
-    """Offload ``orders`` while files can't grow beyond a size; tell what the log said."""
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    with opened(kind, target) as log, files_up_to(int(limit)):
-        try:
-            return log.offload("orders").ledger_ids
-        except StorageWriteError as error:
-            return str(error)
-
-
 def hold_subscription(kind: str, target: str, topic: str, name: str) -> Any:
     """Hold a subscription as a stream does, until stdin ends."""
     with opened(kind, target) as log:

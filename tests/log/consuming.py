@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
-
-import pytest
 
 from tests.log.reading import BY_HAND, send_each
 from tests.log.sites import Site
@@ -106,23 +103,6 @@ def due_in_s(site: Site, log: Log, consumer: Consumer) -> float | None:
     session = session_of(site, log, consumer)
     dispatcher = holder_of(site, log, consumer).hub._dispatcher
     return dispatcher.due_in_s(session.topic_id, session.subscription_id)
-
-
-def looked_at_what_was_noted(site: Site, log: Log, consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait until the service that holds a consumer has taken all notes of changes that were made so far."""
-    dispatcher, none, taken = holder_of(site, log, consumer).hub._dispatcher, -1, threading.Event()
-    look = dispatcher._look
-
-    def told(topic_id: int, subscription_ids: frozenset[int]) -> Mapping[int, float | None]:
-        if topic_id != none:
-            return look(topic_id, subscription_ids)
-        taken.set()  # notes are taken in their order
-        return {}
-
-    with monkeypatch.context() as patch:
-        patch.setattr(dispatcher, "_look", told)
-        dispatcher.wake(none)
-        assert taken.wait(WAIT_S)
 
 
 @contextmanager

@@ -187,16 +187,6 @@ def test_columns_that_are_constant_in_entries_need_no_second_file(log: Log) -> N
     assert log.scan("orders", UNCOMMITTED, names).read_all().equals(before[UNCOMMITTED].select(names))
 
 
-def test_check_of_an_object_looks_at_the_second_file(log: Log) -> None:
-    """Replace the second file by that of another ledger, of the same name."""
-    filled(log)
-    log.offload("orders")
-    first, second, _ = second_files(log.root)
-    shutil.copy(first, second)
-    with pytest.raises(OnlyCopyError, match=second.name):
-        log.delete_hot("orders")
-
-
 # Crashes and deletion
 
 
@@ -267,15 +257,3 @@ def test_second_files_go_with_their_objects(log: Log) -> None:
     log.delete_topic("orders")
     assert (objects(log.root), second_files(log.root)) == ([], [])
     assert [file.uri for file in log.metadata.list_doomed_files()] == ["segments/1"], "for somebody who still writes"
-
-
-def test_late_offload_deletes_both_files(site: Site) -> None:
-    """Let another one offload everything in the middle of an offload: of the slower one nothing is left."""
-    log = site.connect()
-    before = filled(log)
-    slow, way = meddling(site)
-    way.before["CompleteOffload"] = lambda: log.offload("orders")
-    slow.offload("orders")
-    assert (len(objects(log.root)), len(second_files(log.root))) == (3, 3)
-    log.delete_hot("orders")
-    assert everything(log, "orders", UNCOMMITTED).equals(before[UNCOMMITTED])

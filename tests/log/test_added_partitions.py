@@ -6,13 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.log.consuming import mark, message_id, service_of, subscribe
+from tests.log.consuming import mark, message_id, subscribe
 from tests.log.reading import BY_HAND, by_partition, send_each, values
-from tests.log.sites import Site
 from txn_source import InvalidArgumentError, Log, TopicNotFoundError
-from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.store.topic_changes import MAX_PARTITIONS
-from txn_source.model.topic_name import TopicName
 
 
 def test_partitions_are_added_behind_those_that_are_there(log: Log) -> None:
@@ -59,17 +56,6 @@ def test_number_that_can_not_be_is_refused(log: Log, partitions: int, error: str
         log.update_topic("none", 4)
 
 
-def test_repetition_adds_none_that_others_have_added_since(site: Site) -> None:
-    """Repeat a call after another one has added more: it is answered as the first time, and nothing changes."""
-    log, transport = site.connect(), site.transport()
-    log.create_topic("t")
-    request = pb.UpdateTopicRequest(request_id="one", name="t", partitions=3)
-    assert transport.call("UpdateTopic", request).added == 2
-    assert log.update_topic("t", 4) == 1
-    assert transport.call("UpdateTopic", request).added == 2
-    assert len(log.stats("t").partitions) == 4
-
-
 @pytest.mark.parametrize("position", ["earliest", "latest"])
 def test_subscription_stands_at_the_start_of_new_partitions(log: Log, position: str) -> None:
     """Make subscriptions that begin at either end, then add a partition and write: all of it is their backlog."""
@@ -88,18 +74,6 @@ def test_subscription_stands_at_the_start_of_new_partitions(log: Log, position: 
         assert [message.value for _ in range(2) if (message := consumer.receive(30.0))] == [b"a", b"b"]
 
 
-def test_addition_is_told_as_a_change_of_the_topic(embedded_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Add partitions, and as many once more: those who wait for changes hear of the first call alone."""
-    log = embedded_site.connect()
-    log.create_topic("t")
-    told: list[object] = []
-    monkeypatch.setattr(service_of(embedded_site, log).hub._database, "on_change", told.append)
-    [view] = log.metadata.get_view([TopicName.parse("t")]).topics
-    log.update_topic("t", 3)
-    log.update_topic("t", 3)
-    assert told == [{(view.topic.topic_id, 0)}]
-
-
 def test_policies_tiers_and_trimming_hold_for_new_partitions(log: Log, tmp_path: Path) -> None:
     """Let a new partition's ledger be rolled by the topic's limit, offload it, delete the hot copy, read, and trim."""
     log.create_topic("t", ledger_max_entries=2, offload_uri=(tmp_path / "tiered").as_uri())
@@ -114,13 +88,3 @@ def test_policies_tiers_and_trimming_hold_for_new_partitions(log: Log, tmp_path:
     assert log.roll_ledger("t", 2) != []
     assert [(t.partition, t.ledgers) for t in log.trim("t", keep_bytes=0)] == [(0, 0), (1, 0), (2, 2)]
     assert values(log, "t") == []
-
-
-def test_policies_of_partitions_are_those_of_the_topic(log: Log) -> None:
-    """Ask for what a partition that was added has of its topic: it can be named alone."""
-    log.create_topic("t")
-    with pytest.raises(TopicNotFoundError, match="no partition 1"):
-        values(log, "t-partition-1")
-    log.update_topic("t", 2)
-    send_each(log.producer("t"), [b"x"], partition=1)
-    assert values(log, "t-partition-1") == [b"x"]

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from tests.log.reading import by_partition, send_each, values
 from tests.log.sites import ManualClock, Site
+from tests.log.test_as_of import now
 from txn_source import Log, Producer, SubscriptionBusyError, TransactionTimedOutError
 
 _TEN_YEARS_S = 10 * 365 * 86400
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def now(clock: ManualClock) -> datetime:
-    return _EPOCH + timedelta(microseconds=clock.now_us)
 
 
 def ledgers(log: Log) -> int:
@@ -113,17 +109,6 @@ def found_by_time_again(log: Log, producer: Producer, clock: ManualClock) -> lis
     since = now(clock)
     send_each(producer, [b"late"])
     return values(log, "t", start=since)
-
-
-def test_start_by_time_after_a_jump(clocked_site: Site, clock: ManualClock) -> None:
-    """Look for the first message after a time that comes after the clock was ahead."""
-    log = clocked_site.connect()
-    log.create_topic("t")
-    producer = log.producer("t")
-    send_each(producer, [b"before"])
-    clock.advance(_TEN_YEARS_S)
-    send_each(producer, [b"ahead"])
-    assert found_by_time_again(log, producer, clock) == [b"late"]
 
 
 def test_jump_that_another_service_saw(clocked_site: Site, clock: ManualClock) -> None:

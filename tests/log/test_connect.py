@@ -14,15 +14,6 @@ from txn_source import InvalidArgumentError, Log, LogNotFoundError, LogVersionEr
 from txn_source.storage.root import LogRoot
 
 
-def test_new_folder_becomes_a_log_that_is_there_next_time(tmp_path: Path) -> None:
-    """Connect to a path that isn't there, write, and connect again."""
-    with connect(tmp_path / "log") as log:
-        log.create_topic("orders")
-        send_each(log.producer("orders"), [b"x"])
-    with connect(str(tmp_path / "log"), create=False) as log:
-        assert values(log, "orders") == [b"x"]
-
-
 def test_empty_folder_becomes_a_log(tmp_path: Path) -> None:
     """Connect to a folder with nothing in it, by path and as Spark spells it."""
     with connect(tmp_path) as log:

@@ -10,19 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.log.history import PARTITIONS, STEPS, History, Place
-from tests.log.reading import COMMITTED, UNCOMMITTED, by_partition, send_each, values
+from tests.log.reading import UNCOMMITTED, by_partition, send_each, values
+from tests.log.streaming import transfer
 from tests.selection import examples
 from txn_source import Log, Position, Producer, Transaction, connect
 from txn_source.client.reading.source import resolve
 from txn_source.model import cut
 from txn_source.model.topic import PartitionView
-
-
-def transfer(producer: Producer, log: Log, name: str, partitions: tuple[int, ...] = (0, 1)) -> None:
-    """Commit a transaction with a leg on each partition."""
-    with log.begin_transaction() as transaction:
-        for partition in partitions:
-            producer.send(name, partition=partition, txn=transaction)
 
 
 def hang(producer: Producer, log: Log, partition: int) -> Transaction:
@@ -36,10 +30,10 @@ def test_half_behind_an_open_transaction_hides_the_other_half(log: Log) -> None:
     """Hold one partition back: the transfer behind it, and what follows its other leg, wait until it has ended."""
     log.create_topic("orders", partitions=2)
     producer = log.producer("orders")
-    transfer(producer, log, "first")
+    transfer(log, producer, "first")
     hanging = hang(producer, log, 0)
     send_each(producer, [b"before"], partition=1)
-    transfer(producer, log, "second")
+    transfer(log, producer, "second")
     send_each(producer, [b"after"], partition=1)
     assert by_partition(log, "orders") == {0: [b"first"], 1: [b"first", b"before"]}
     assert values(log, "orders", consistent_cut=False) == [b"first", b"first", b"before", b"second", b"after"]
@@ -48,40 +42,12 @@ def test_half_behind_an_open_transaction_hides_the_other_half(log: Log) -> None:
     assert by_partition(log, "orders") == {0: [b"first", b"second"], 1: [b"first", b"before", b"second", b"after"]}
 
 
-def test_chain_of_transfers_is_held_back_together(log: Log) -> None:
-    """Hold back the first of three partitions that transfers link: the cut reaches the last of them."""
-    log.create_topic("orders", partitions=3)
-    producer = log.producer("orders")
-    hanging = hang(producer, log, 0)
-    transfer(producer, log, "one", (0, 1))
-    transfer(producer, log, "two", (1, 2))
-    send_each(producer, [b"behind"], partition=2)
-    assert values(log, "orders") == []
-    hanging.commit()
-    assert len(values(log, "orders")) == 6
-
-
-def test_cut_holds_over_topics(log: Log) -> None:
-    """Put the legs on two topics, one of them held back; either topic alone is read to its own bound."""
-    for topic in ("debits", "credits"):
-        log.create_topic(topic)
-    debits, credits = log.producer("debits"), log.producer("credits")
-    hanging = hang(debits, log, 0)
-    with log.begin_transaction() as transaction:
-        debits.send("debit", txn=transaction)
-        credits.send("credit", txn=transaction)
-    assert values(log, ["debits", "credits"]) == []
-    assert values(log, "credits") == [b"credit"]
-    hanging.abort()
-    assert values(log, ["debits", "credits"]) == [b"debit", b"credit"]
-
-
 def test_ends_that_were_asked_for_are_lowered_too(log: Log) -> None:
     """End a read between the legs of a transfer: on the other partition it ends before the other leg."""
     log.create_topic("orders", partitions=2)
     producer = log.producer("orders")
     send_each(producer, [b"plain"], partition=1)
-    transfer(producer, log, "legs")
+    transfer(log, producer, "legs")
     start = log.stats("orders").partitions[0].log_start
     end = {"orders": {0: str(start)}}
     assert values(log, "orders", end=end) == [b"plain"]
@@ -93,7 +59,7 @@ def test_read_never_ends_before_it_starts(log: Log) -> None:
     log.create_topic("orders", partitions=2)
     producer = log.producer("orders")
     hang(producer, log, 0)
-    transfer(producer, log, "legs")
+    transfer(log, producer, "legs")
     end = log.stats("orders").partitions[1].log_end
     assert values(log, "orders", start={"orders": {1: str(end)}}) == []
 
@@ -108,66 +74,8 @@ def test_aborted_and_single_transactions_cut_nothing(log: Log) -> None:
         producer.send("gone", partition=1, txn=transaction)
         producer.flush()
         transaction.abort()
-    transfer(producer, log, "alone", (1,))
+    transfer(log, producer, "alone", (1,))
     assert values(log, "orders") == [b"alone"]
-
-
-def test_transaction_whose_entries_were_trimmed_on_one_partition_holds_nothing_there(log: Log) -> None:
-    """Trim one leg of a transfer and hold the other back: what follows the trimmed leg stays visible."""
-    log.create_topic("orders", partitions=2, ledger_max_entries=2)
-    producer = log.producer("orders")
-    send_each(producer, [b"x"], partition=1)
-    hang(producer, log, 0)
-    transfer(producer, log, "legs")  # its marker lies in the next ledger
-    send_each(producer, [b"a", b"b"], partition=1)
-    second = log.stats("orders").partitions[1].ledgers[1].ledger_id
-    log.trim("orders", before={"orders": {1: f"{second}:0"}})
-    assert values(log, "orders") == [b"a", b"b"]
-
-
-_STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["transfer", "hang", "end", "plain", "abort"]),
-        st.sets(st.integers(0, 2), min_size=1, max_size=3),
-    ),
-    max_size=12,
-)
-
-
-@given(_STEPS)
-@settings(max_examples=examples(6), deadline=None)
-@pytest.mark.filterwarnings("ignore")
-def test_every_transfer_is_whole_at_any_moment(tmp_path_factory: Any, steps: list[tuple[str, set[int]]]) -> None:
-    """Do anything with transfers over three partitions; after each step each one is there with all legs or none."""
-    with connect(tmp_path_factory.mktemp("cut") / "log") as log:
-        log.create_topic("t", partitions=3, ledger_max_entries=3)
-        producer = log.producer("t")
-        hanging: list[Transaction] = []
-        legs: dict[bytes, int] = {}
-        for number, (step, where) in enumerate(steps):
-            name = f"{number}".encode()
-            if step == "transfer":
-                transfer(producer, log, name.decode(), tuple(where))
-                legs[name] = len(where)
-            elif step == "hang":
-                hanging.append(hang(producer, log, min(where)))
-            elif step == "end" and hanging:
-                hanging.pop(0).abort()
-            elif step == "plain":
-                send_each(producer, [b"plain"], partition=min(where))
-            elif step == "abort":
-                transaction = log.begin_transaction()
-                for partition in where:
-                    send_each(producer, [b"aborted"], partition=partition, txn=transaction)
-                transaction.abort()
-            seen = values(log, "t", COMMITTED)
-            assert b"aborted" not in seen
-            assert {name: seen.count(name) for name in set(seen) - {b"plain"}} == {
-                name: legs[name] for name in set(seen) - {b"plain"}
-            }
-        for transaction in hanging:
-            transaction.abort()
-        assert sum(legs.values()) == len([value for value in values(log, "t") if value != b"plain"])
 
 
 @given(

@@ -10,11 +10,10 @@ from tests.log.consuming import VALUES, WAIT_S, mark, numbered, receive, subscri
 from tests.log.holding import holding
 from tests.log.meddling import Meddling
 from tests.log.reading import BY_HAND, UNCOMMITTED, eventually, values
-from tests.log.sites import ManualClock, Site
+from tests.log.sites import Site
 from txn_source import (
     AcknowledgedElsewhereError,
     Consumer,
-    InvalidArgumentError,
     Log,
     Message,
     Producer,
@@ -22,7 +21,6 @@ from txn_source import (
     SubscriptionNotFoundError,
     Transaction,
     TransactionEndedError,
-    TransactionTimedOutError,
     UnavailableError,
 )
 
@@ -80,16 +78,6 @@ def test_aborted_transaction_delivers_its_messages_again(log: Log, kind: str) ->
     assert consumer.receive(0.0) is None
 
 
-def test_block_that_raises_delivers_its_messages_again(log: Log) -> None:
-    """Fail inside the block of a transaction."""
-    numbered(log)
-    consumer = subscribe(log)
-    with pytest.raises(ZeroDivisionError), log.begin_transaction() as transaction:  # noqa: PT012
-        transaction.acknowledge(receive(consumer))
-        _ = 1 / 0
-    assert take(consumer, 10) == VALUES
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ended", ["time", "operator"])
 def test_messages_of_a_transaction_that_ends_by_itself_come_again(site: Site, kind: str, ended: str) -> None:
@@ -115,26 +103,6 @@ def test_messages_of_a_transaction_that_ends_by_itself_come_again(site: Site, ki
     with log.begin_transaction() as last:
         for message in again:
             last.acknowledge(message)
-    assert backlog(log) == 0
-
-
-def test_message_delivered_twice_is_consumed_once(log: Log) -> None:
-    """Acknowledge two deliveries of a message in one transaction, which is refused; one of them twice is harmless."""
-    numbered(log, 2)
-    consumer = subscribe(log, type="shared", negative_acknowledge_delay=0.0)
-    first, second = receive(consumer), receive(consumer)
-    consumer.negative_acknowledge(first)
-    again = receive(consumer)
-    transaction = log.begin_transaction()
-    for message in (first, second, again):
-        transaction.acknowledge(message)
-    with pytest.raises(AcknowledgedElsewhereError):
-        transaction.commit()
-    transaction.abort()
-    found = [receive(consumer), receive(consumer)]
-    with log.begin_transaction() as other:
-        for message in (*found, *found):
-            other.acknowledge(message)
     assert backlog(log) == 0
 
 
@@ -263,27 +231,6 @@ def test_zombies_commit_is_refused(site: Site, kind: str) -> None:
     way.let_go("subscribe")
 
 
-def test_slow_failover_consumer_and_its_heir_do_not_both_commit(clocked_site: Site, clock: ManualClock) -> None:
-    """Let a lease end under a consumer that works on: one of the two commits counts."""
-    log = clocked_site.connect()
-    numbered(log)
-    slow, heir = (subscribe(log, type="failover") for _ in range(2))
-    producer = out(log)
-    transaction, _ = process(log, slow, producer, 10)
-    clock.advance(15)
-    log.roll_ledger("t")  # a change of the topic: its consumers look
-    again, _ = process(log, heir, log.producer("out", batching=BY_HAND), 10)
-    committed = 0
-    for each in (again, transaction):
-        try:
-            each.commit()
-            committed += 1
-        except (StaleEpochError, AcknowledgedElsewhereError):
-            each.abort()
-    assert committed == 1
-    assert values(log, "out") == VALUES
-
-
 def test_message_that_another_consumer_has_acknowledged_stops_the_commit(log: Log) -> None:
     """Refuse a message of a shared subscription, let another consumer process it, and commit it all the same."""
     numbered(log)
@@ -325,40 +272,4 @@ def test_messages_of_two_consumers_are_acknowledged_together_or_not_at_all(log: 
     with pytest.raises(StaleEpochError, match="'two'"):
         transaction.commit()
     transaction.abort()
-    assert backlog(log) == 10
-
-
-# Timeouts
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_transaction_that_times_out_acknowledges_nothing(
-    clocked_site: Site, clock: ManualClock, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Let the deadline pass before the commit: the block aborts, and the messages come again."""
-    monkeypatch.setattr(Transaction, "_age_ms", lambda _: 0)  # its owner is as quick as the service's clock
-    log = clocked_site.connect()
-    numbered(log)
-    consumer, producer = subscribe(log, type=kind), out(log)
-    with pytest.raises(TransactionTimedOutError), log.begin_transaction(5.0) as transaction:  # noqa: PT012
-        for _ in range(10):
-            message = receive(consumer)
-            producer.send(message.value, txn=transaction)
-            transaction.acknowledge(message)
-        producer.flush()
-        clock.advance(5)
-    assert values(log, "out") == []
-    again, messages = process(log, consumer, producer, 10)
-    again.commit()
-    assert sorted(message.value for message in messages) == sorted(values(log, "out")) == VALUES
-
-
-def test_acknowledgements_are_not_for_aborts(log: Log) -> None:
-    """Send them with an abort, by hand."""
-    numbered(log)
-    consumer = subscribe(log)
-    transaction = log.begin_transaction()
-    acks = consumer._consumed({receive(consumer)._batch: None})
-    with pytest.raises(InvalidArgumentError, match="An abort acknowledges nothing"):
-        log.metadata.end_transaction(transaction.id, commit=False, acknowledgements=acks)
     assert backlog(log) == 10

@@ -104,40 +104,6 @@ def test_fewer_copies_are_enough_if_so_many_are_to_be_acknowledged(
     assert values(log, "t") == [b"1", b"2", b"3", b"4"]
 
 
-@pytest.mark.parametrize("commit", [True, False])
-def test_unreplicated_transaction_holds_readers_back(log: Log, roots: Roots, commit: bool) -> None:
-    """End a transaction at the service while an entry of it lacks copies: its marker lies above the high watermark, it
-    is listed, and readers of both levels stop before it until the copies are there."""
-    producer = log.producer("t", batching=BY_HAND)
-    send_each(producer, [b"before"])
-    txn = log.begin_transaction()
-    send_each(producer, [b"1"], txn=txn)
-    roots.lose("b")
-    producer.send(b"2", txn=txn)
-    with pytest.raises(UnavailableError):
-        producer.flush()
-    log.metadata.end_transaction(txn.id, commit=commit)
-    assert bounds_of(log) == (1, 2, 4)
-    assert values(log, "t") == [b"before"]
-    assert values(log, "t", UNCOMMITTED) == [b"before", b"1"]
-    [ongoing] = log.stats("t").ongoing_transactions
-    assert (ongoing.id, ongoing.first_position.entry_id, ongoing.messages_held_back) == (txn.id, 1, 1)
-    assert [t.id for t in log.transactions()] == [txn.id]
-    with closing(open_database(LogRoot.at(roots.main).database_url)) as database, database.read() as connection:
-        [figures] = partition_figures(connection)
-    assert (figures.last_stable, figures.held_back_messages, figures.short_messages) == (
-        ongoing.first_position.key,
-        1,
-        1,
-    )
-    roots.bring_back("b")
-    assert len(producer.flush()) == 1
-    assert bounds_of(log) == (4, 4, 4)
-    assert log.stats("t").ongoing_transactions == ()
-    assert log.transactions() == []
-    assert values(log, "t") == [b"before", b"1", b"2"] if commit else [b"before"]
-
-
 def test_what_lacks_copies_is_not_held_back_by_a_transaction(log: Log, roots: Roots) -> None:
     """Write behind an open transaction while a root is away: it holds back what lies below the high watermark, and one
     that began above it nothing. Listing, stats, figures and the table about the log agree."""
@@ -341,16 +307,6 @@ def test_each_copy_that_failed_is_named(log: Log, roots: Roots) -> None:
     assert "it is missing" in said
     assert "truncated" in said
     assert "checksum" in said
-
-
-def test_consumers_read_from_what_is_left(log: Log, roots: Roots) -> None:
-    """Subscribe, lose the log's own copies, and receive."""
-    producer = log.producer("t", batching=BY_HAND)
-    with log.subscribe("t", "s", initial_position="earliest") as consumer:
-        send_each(producer, [b"1", b"2"])
-        shutil.rmtree(roots.main / "segments")
-        found = [consumer.receive(timeout=30) for _ in range(2)]
-    assert [m.value for m in found if m is not None] == [b"1", b"2"]
 
 
 def test_append_again_tells_if_copies_are_still_missing(log: Log, roots: Roots) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -27,11 +26,9 @@ from txn_source import (
     Position,
     UnavailableError,
 )
-from txn_source.client.reading.source import resolve
 from txn_source.client.tiering.maintenance import MaintenanceReport
 from txn_source.client.tiering.offload import Offloader
 from txn_source.model.copies import Tier
-from txn_source.model.position import PositionRange
 from txn_source.model.topic_name import TopicName
 
 pytestmark = pytest.mark.also("objects", "copies")
@@ -97,17 +94,6 @@ def test_only_copy_is_not_deleted(log: Log) -> None:
     assert tiers_of(log, "orders") == [COLD, BOTH]
     assert len(objects(log.root)) == 2
     assert values(log, "orders") == [b"0", b"1", b"2", b"3"]
-
-
-def test_ledger_that_was_never_offloaded_keeps_its_hot_copy(log: Log) -> None:
-    """Delete hot copies of a topic of which some ledgers can't be offloaded yet."""
-    log.create_topic("orders", ledger_max_entries=2)
-    send_each(log.producer("orders"), [b"0", b"1"])
-    send_each(log.producer("orders"), [b"2", b"3"], txn=log.begin_transaction())
-    log.offload("orders")
-    assert log.delete_hot("orders") == 1
-    assert log.delete_hot("orders") == 0
-    assert tiers_of(log, "orders") == [COLD, HOT]
 
 
 def test_service_itself_deletes_no_last_copy(log: Log) -> None:
@@ -270,38 +256,9 @@ def test_nothing_is_trimmed_under_an_open_transaction(log: Log) -> None:
     assert log.trim("orders", keep_bytes=0)[0].ledgers == 2
 
 
-def test_aborted_set_goes_with_the_ledger_of_its_marker(log: Log) -> None:
-    """Abort a transaction with messages in two ledgers and its marker in a third one; trim one after the other."""
-    log.create_topic("orders")
-    producer = log.producer("orders")
-    transaction = log.begin_transaction()
-    for value in (b"first", b"second"):
-        send_each(producer, [value], txn=transaction)
-        log.roll_ledger("orders")
-    transaction.abort()
-    send_each(producer, [b"plain"])
-    log.roll_ledger("orders")
-    ids = closed_ledgers(log, "orders")
-    partition_id = resolve(log.metadata, ["orders"]).partitions[0].view.partition_id
-
-    def decided() -> int:
-        whole = PositionRange(Position(0, 0), Position(ids[-1] + 2, 0))
-        return log.metadata.list_decisions(partition_id, whole, aborted_only=True, decisions=100).num_rows
-
-    for number, left in enumerate([[b"second", b"plain"], [b"plain"], []]):
-        assert decided() == 1
-        log.trim("orders", before=Position(ids[number] + 1, 0))
-        assert values(log, "orders", UNCOMMITTED) == left
-        assert values(log, "orders", COMMITTED) == left[-1:]
-    assert decided() == 0
-
-
-@pytest.mark.parametrize("offloaded", [False, True])
-def test_plan_over_what_was_trimmed_is_data_loss(log: Log, caplog: pytest.LogCaptureFixture, offloaded: bool) -> None:
+def test_plan_over_what_was_trimmed_is_data_loss(log: Log, caplog: pytest.LogCaptureFixture) -> None:
     """Plan, trim two ledgers, read: the error has the exact range; a read that may lose skips it with a warning."""
     ids = fill(log)
-    if offloaded:
-        log.offload("orders")
     strict, lenient = (planned(log, "orders", COMMITTED, fail_on_data_loss=fails) for fails in (True, False))
     log.trim("orders", before=Position(ids[2], 0))
     lost = rf"Partition 0 of topic 'orders' has lost \[{ids[0]}:0, {ids[2]}:0\), which was to be read"
@@ -431,16 +388,6 @@ def test_maintenance_does_what_the_policies_say(clocked_log: Log, clock: ManualC
     assert [len(values(log, topic)) for topic in ("by-age", "by-size", "left-alone")] == [0, 6, 8]
     assert tiers_of(log, "by-size") == [BOTH, HOT, HOT]
     assert tiers_of(log, "left-alone") == [HOT] * 4
-
-
-def test_topic_that_fails_keeps_no_other_from_its_maintenance(log: Log, tmp_path: Path) -> None:
-    """Give the first topic a target that can't be written."""
-    (tmp_path / "file").touch()
-    fill(log, topic="a", offload_after_bytes=0, offload_uri=str(tmp_path / "file"))
-    fill(log, topic="b", offload_after_bytes=0)
-    report = log.maintain()
-    assert [topic for topic, _ in report.failures] == ["a"]
-    assert (tiers_of(log, "a"), tiers_of(log, "b")) == ([HOT] * 4, [BOTH] * 4)
 
 
 def test_topic_that_fails_with_any_error_keeps_no_other_from_its_turn(

@@ -9,20 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.log.reading import BY_HAND, UNCOMMITTED, by_partition, eventually, values
-from tests.log.sites import Site
+from tests.log.reading import BY_HAND, by_partition, eventually, values
 from txn_source import (
     Batching,
     FailedError,
-    InvalidArgumentError,
     Log,
-    SchemaMismatchError,
-    StorageWriteError,
     TopicNotFoundError,
     UnavailableError,
 )
 from txn_source.metadata.stub.metadata_stub import MetadataStub
-from txn_source.storage import schema
 
 pytestmark = [pytest.mark.kinds("embedded", "remote"), pytest.mark.also("objects", "copies")]
 
@@ -73,24 +68,6 @@ def test_threads_share_a_producer_with_a_transaction_each(log: Log) -> None:
             assert plain == sorted(plain)
 
 
-def test_poisonous_value_takes_no_other_with_it(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send a value that is too large among others, plainly and in a transaction: it alone is refused, at once."""
-    monkeypatch.setattr(schema, "MESSAGE_MAX_BYTES", 100_000)
-    log.create_topic("orders", partitions=2)
-    producer, txn = log.producer("orders", batching=BY_HAND), log.begin_transaction()
-    sent = [b"a", b"b", b"x" * 100_001, b"c", b"d"]
-    for index, value in enumerate(sent):
-        for of in (None, txn):
-            if len(value) == 1:
-                producer.send(value, partition=index % 2, txn=of)
-            else:
-                with pytest.raises(SchemaMismatchError):
-                    producer.send(value, partition=index % 2, txn=of)
-    assert len(producer.flush()) == 8
-    txn.commit()
-    assert sorted(values(log, "orders")) == [b"a", b"a", b"b", b"b", b"c", b"c", b"d", b"d"]
-
-
 def test_each_loss_is_told(log: Log) -> None:
     """Lose plain messages and those of a transaction in one flush: two calls say so, and each names how many."""
     log.create_topic("orders")
@@ -111,55 +88,6 @@ def test_each_loss_is_told(log: Log) -> None:
     with pytest.raises(TopicNotFoundError):
         transaction.commit()
     assert producer.flush() == []
-
-
-@pytest.mark.files
-def test_folder_that_can_not_be_made_holds_up_what_it_is_for(log: Log) -> None:
-    """Put a file in the place of a partition's folder: flush and commit raise. Remove it: they store all messages."""
-    log.create_topic("orders", partitions=2)
-    producer = log.producer("orders", batching=BY_HAND)
-    producer.send(b"first", partition=0)
-    producer.flush()
-    [folder] = (log.root / "segments").iterdir()
-    (folder / "1").touch()
-    transaction = log.begin_transaction()
-    producer.send(b"whole", txn=transaction, partition=0)
-    producer.send(b"other", partition=1)
-    for call in (producer.flush, transaction.commit):
-        with pytest.raises(StorageWriteError):
-            call()
-    (folder / "1").unlink()
-    transaction.commit()
-    producer.flush()
-    assert sorted(values(log, "orders")) == [b"first", b"other", b"whole"]
-
-
-@pytest.mark.usefixtures("impatient")
-def test_close_is_repeated_until_the_service_is_back(remote_site: Site) -> None:
-    """Close in vain, twice; then bring the service back: the producer still takes messages, and closing stores them."""
-    log = remote_site.connect()
-    log.create_topic("orders")
-    producer = log.producer("orders", batching=BY_HAND)
-    producer.send(b"a")
-    assert remote_site.server is not None
-    port = remote_site.server.port
-    remote_site.stop_server()
-    for _ in range(2):
-        with pytest.raises(UnavailableError):
-            producer.close()
-    remote_site.start_server(port)
-    eventually(lambda: _closes(producer))
-    assert values(log, "orders", UNCOMMITTED) == [b"a"]
-    with pytest.raises(InvalidArgumentError, match="closed"):
-        producer.flush()
-
-
-def _closes(producer: Any) -> bool:
-    try:
-        producer.close()
-    except UnavailableError:
-        return False
-    return True
 
 
 def _struck(*_: Any, **__: Any) -> None:

@@ -176,17 +176,6 @@ def test_consumer_and_reader_let_only_their_own_errors_out(busy: Log) -> None:
         assert reader.read_next(timeout=30) is not None
 
 
-VALUES = ["IsolationLevel", "MessageId", "Position", "ReadPriority", "SubscriptionType", "TxnId"]
-
-
-@pytest.mark.parametrize("name", VALUES)
-def test_value_lets_only_its_own_errors_out(name: str) -> None:
-    """Parse each wrong value as each of the values that are exported."""
-    kind = getattr(txn_source, name)
-    found = [came for wrong in WRONG if (came := what_came_out(lambda wrong=wrong: kind.parse(wrong)))]
-    assert found == []
-
-
 @pytest.mark.parametrize(
     "wrong",
     [*WRONG, "localhost", "localhost:0", "localhost:99999", ":6650"],

@@ -52,13 +52,3 @@ def test_pandas_takes_a_scan(transfers: Log) -> None:
     frame = transfers.scan("transfers", columns=["account", "amount"]).read_pandas()
     assert isinstance(frame, pd.DataFrame)
     assert frame.groupby("account")["amount"].sum().to_dict() == {"a": -15, "b": 15}
-
-
-def test_empty_scan_is_an_empty_frame(log: Log) -> None:
-    """Give an engine a scan without rows."""
-    log.create_topic("transfers", schema=_ACCOUNTS)
-    assert pl.DataFrame(log.scan("transfers", columns=["amount"])).schema == {"amount": pl.Int64}
-    reader = log.scan("transfers")
-    with duckdb.connect() as database:
-        assert database.sql("SELECT count(*) FROM reader").fetchall() == [(0,)]
-    assert reader is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from tests.log.reading import BY_HAND, UNCOMMITTED, registered, send_each, values
-from tests.log.sites import ManualClock, Site
+from tests.log.sites import Site
 from txn_source import InvalidArgumentError, Log, ProducerFencedError, TopicNotFoundError, UnavailableError
 from txn_source.client.tiering.garbage import collect_garbage
 from txn_source.client.writing.bulk_writer import BulkWriter
@@ -184,20 +183,6 @@ def test_what_is_not_ours_is_not_garbage(site: Site) -> None:
 
 
 @pytest.mark.files
-def test_deleted_topic_takes_its_folder_along(site: Site) -> None:
-    """Delete one of two topics: its files go at once, the other's stay."""
-    log = site.connect()
-    for topic in ("orders", "bills"):
-        log.create_topic(topic, partitions=2)
-        for partition in (0, 1):
-            send_each(log.producer(topic), [b"x"], partition=partition)
-    assert len(segments(site)) == 4
-    log.delete_topic("orders")
-    assert sorted(path.name for path in (site.root / "segments").iterdir()) == ["2"]
-    assert values(log, "bills") == [b"x", b"x"]
-
-
-@pytest.mark.files
 def test_what_is_written_to_a_deleted_topic_goes_with_the_next_maintenance(site: Site) -> None:
     """Let a producer go on after its topic was deleted: it is told, and what it wrote goes."""
     log = site.connect()
@@ -327,34 +312,6 @@ def test_closed_producer_appends_no_more(site: Site) -> None:
         log.metadata.append(opened, None, [])
 
 
-def test_files_of_a_writer_that_may_register_are_left_alone(site: Site) -> None:
-    """Collect from several threads while a producer writes: what was acknowledged is there, once, and reads."""
-    log = site.connect()
-    log.create_topic("orders")
-    producer, stop = log.producer("orders", batching=BY_HAND), threading.Event()
-    others = [site.connect() for _ in range(2)]
-    taken: list[str] = []
-
-    def collect(other: Log) -> None:
-        while not stop.is_set():
-            taken.extend(other.collect_garbage(older_than=0).paths)
-
-    threads = [threading.Thread(target=collect, args=(other,)) for other in others]
-    for thread in threads:
-        thread.start()
-    try:
-        for number in range(30):
-            if number % 5 == 0:
-                log.roll_ledger("orders")
-            send_each(producer, [b"%d" % number])
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert values(log, "orders") == [b"%d" % number for number in range(30)]
-    assert taken == []
-
-
 # Jobs
 
 
@@ -387,23 +344,3 @@ def test_task_that_fails_leaves_nothing(log: Log, task: BulkWriter) -> None:
     assert values(log, "orders", UNCOMMITTED) == []
     assert log.unknown_files() == []
     assert registered(log) == []
-
-
-def test_rows_of_writers_go_when_nothing_names_them(clocked_site: Site, clock: ManualClock) -> None:
-    """Open and close producers for days, trim what they wrote, and look after them: their rows go, and those of their
-    segments; the newest of a transactional id stays, whose epoch the next one goes on from."""
-    log = clocked_site.connect()
-    log.create_topic("orders")
-    for number in range(20):
-        with log.producer("orders", transactional_id="teller" if number % 2 else None) as producer:
-            send_each(producer, [b"%d" % number])
-        log.roll_ledger("orders")
-    log.roll_ledger("orders")
-    clock.advance(1)
-    log.trim("orders", older_than=0)
-    pass_days(clocked_site, log, 6)
-    assert clocked_site.execute("SELECT COUNT(*) FROM producers") == [(20,)]
-    pass_days(clocked_site, log, 2)
-    assert clocked_site.execute("SELECT COUNT(*), COUNT(transactional_id) FROM producers") == [(1, 1)]
-    assert clocked_site.execute("SELECT COUNT(*) FROM segments") == [(0,)]
-    assert log.metadata.open_producer(TopicName.parse("orders"), "teller", None)[0].epoch == 10

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
 from tests.log.reading import BY_HAND, send_each, values
-from tests.log.roots import Roots, bounds_of, log, roots, spoil
+from tests.log.roots import Roots, log, roots, spoil
 from txn_source import Log
 from txn_source.client import segment_copying
-from txn_source.client.hot_roots import places_of
 from txn_source.client.tiering.garbage import collect_garbage
-from txn_source.client.tiering.hot_repair import RepairReport, repair_topic
-from txn_source.model.errors import SegmentUnreadableError, TransactionEndedError, UnavailableError
+from txn_source.client.tiering.hot_repair import RepairReport
+from txn_source.model.errors import SegmentUnreadableError, TransactionEndedError
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.segment_store import LocalSegments
 
@@ -67,28 +64,6 @@ def test_single_files_are_mended(log: Log, roots: Roots, written: dict[str, byte
     assert log.maintain(verify=True).copies == (RepairReport(copied=3) if damage == "flipped" else RepairReport())
     assert [contents(roots, name) for name in ("main", "b", "c")] == [written] * 3
     assert sets(log) == [0b111] * 6
-
-
-def test_segment_is_put_together_of_what_is_sound(log: Log, roots: Roots) -> None:
-    """Damage another entry of one segment in each root: none is sound as a whole, and together they are."""
-    producer = log.producer("t", batching=BY_HAND)
-    with log.begin_transaction() as txn:
-        for n in range(3):  # three entries of one object
-            log.update_topic("t", n + 1)
-            producer.send(b"%d" % n, partition=n, txn=txn)
-        producer.flush()
-    [path] = roots.segments("main")
-    name = path.relative_to(roots.main)
-    whole = path.read_bytes()
-    entries = log.metadata.list_segment_entries(T, name.as_posix()).to_pylist()
-    assert len(entries) == 3
-    for root, entry in zip(("main", "b", "c"), entries, strict=True):
-        damaged = bytearray(whole)
-        damaged[entry["offset"] + entry["length"] - 1] ^= 0xFF
-        (roots[root] / name).write_bytes(damaged)
-    assert log.maintain(verify=True).copies == RepairReport(copied=3)
-    assert [(roots[root] / name).read_bytes() for root in ("main", "b", "c")] == [whole] * 3
-    assert sorted(values(log, "t")) == [b"0", b"1", b"2"]
 
 
 def test_file_that_begins_with_a_refused_entry_is_copied(log: Log, roots: Roots) -> None:
@@ -188,22 +163,6 @@ def test_unsound_bytes_are_never_copied(log: Log, roots: Roots, written: dict[st
     assert [contents(roots, name) for name in ("main", "b", "c")] == [written] * 3
 
 
-def test_root_that_comes_back_with_old_files_is_brought_up(log: Log, roots: Roots, tmp_path: Path) -> None:
-    """Keep an old state of a root, go on, and put the old state back: what it lacks is found and copied."""
-    log.set_policies("t", acknowledge_copies=2)
-    producer = log.producer("t", batching=BY_HAND)
-    send_each(producer, [b"1", b"2"])
-    shutil.copytree(roots.b, tmp_path / "old")
-    send_each(producer, [b"3", b"4"])
-    roots.lose("b")
-    send_each(producer, [b"5"])
-    shutil.rmtree(roots.b.with_name("b-away"))
-    shutil.copytree(tmp_path / "old", roots.b)
-    assert log.maintain().copies.copied == 3
-    assert contents(roots, "b") == contents(roots, "main")
-    assert values(log, "t") == [b"1", b"2", b"3", b"4", b"5"]
-
-
 def test_raised_policy_copies_what_is_there(log: Log, roots: Roots) -> None:
     """Write one copy, in files that grow, and ask for more: all is copied, whole, and read from there alone. The file
     that a producer still appends to is copied once more."""
@@ -266,63 +225,6 @@ def test_copies_move_from_root_to_root(log: Log, roots: Roots, written: dict[str
     assert sets(log) == [0b100] * 6
     assert contents(roots, "c") == written
     assert len(values(log, "t")) == 6
-
-
-def test_repair_frees_what_a_producer_waits_for(log: Log, roots: Roots) -> None:
-    """Let the producer that wrote with too few copies go: repair makes them, and readers see what it wrote."""
-    producer = log.producer("t", batching=BY_HAND)
-    roots.lose("b")
-    producer.send(b"1")
-    with pytest.raises(UnavailableError, match="too few copies"):
-        producer.flush()
-    producer._closed = True  # as a crash leaves it
-    producer._linger.stop()
-    assert bounds_of(log) == (0, 0, 1)
-    roots.bring_back("b")
-    assert log.maintain().copies.copied == 1
-    assert bounds_of(log) == (1, 1, 1)
-    assert values(log, "t") == [b"1"]
-
-
-def test_two_repairs_at_once_are_safe(log: Log, roots: Roots, written: dict[str, bytes]) -> None:
-    """Repair a lost root from two threads, while files go in a third one."""
-    shutil.rmtree(roots.b / "segments")
-    places = places_of(log.access)
-    threads = [threading.Thread(target=repair_topic, args=(log.access, T, places)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for path in roots.segments("c"):
-        path.unlink()
-    for thread in threads:
-        thread.join()
-    log.maintain()
-    assert [contents(roots, name) for name in ("main", "b", "c")] == [written] * 3
-    assert sets(log) == [0b111] * 6
-
-
-def test_repair_that_is_interrupted_leaves_nothing_wrong(
-    log: Log, roots: Roots, written: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Interrupt a repair at each of its writes: what the service says is there is there, and the next one ends it."""
-    shutil.rmtree(roots.b / "segments")
-    put_all, left = LocalSegments.put_all, [0]
-
-    def interrupted(store: LocalSegments, path: str, size: int, parts: Iterable[bytes]) -> None:
-        if not left[0]:
-            raise KeyboardInterrupt
-        left[0] -= 1
-        put_all(store, path, size, parts)
-
-    monkeypatch.setattr(LocalSegments, "put_all", interrupted)
-    for count in range(6):
-        left[0] = count
-        with pytest.raises(KeyboardInterrupt):
-            log.maintain()
-        assert len(values(log, "t")) == 6
-        left[0] = 100
-        shutil.rmtree(roots.b / "segments", ignore_errors=True)
-    assert log.maintain().copies.copied == 6
-    assert contents(roots, "b") == written
 
 
 def test_trimming_and_offloading_know_all_roots(log: Log, roots: Roots) -> None:

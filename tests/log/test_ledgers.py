@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pyarrow as pa
 import pytest
 
 from tests.log.reading import BY_HAND, UNCOMMITTED, by_id, rows, send_each
-from tests.log.sites import ManualClock, Site
-from txn_source import Log, Position, TopicNotFoundError
+from tests.log.sites import ManualClock
+from txn_source import Log, TopicNotFoundError
 
 _SIXTY_BYTES = b"x" * 60
 
@@ -19,13 +17,6 @@ def entries_of(log: Log, topic: str, partition: int = 0) -> list[int]:
     ledgers = log.stats(topic).partitions[partition].ledgers
     assert [ledger.closed for ledger in ledgers] == [True] * (len(ledgers) - 1) + [False]
     return [ledger.entries for ledger in ledgers]
-
-
-def test_ledger_is_rolled_when_it_has_its_entries(log: Log) -> None:
-    """Append seven entries to ledgers of three."""
-    log.create_topic("orders", ledger_max_entries=3)
-    send_each(log.producer("orders"), [b"%d" % i for i in range(7)])
-    assert entries_of(log, "orders") == [3, 3, 1]
 
 
 def test_entries_of_one_append_are_spread_over_ledgers(log: Log) -> None:
@@ -41,17 +32,6 @@ def test_entries_of_one_append_are_spread_over_ledgers(log: Log) -> None:
     assert entries_of(log, "orders") == [2] * 5 + [0]
     assert list(ids) == sorted(ids)
     assert list(ids) == list(by_id(log, "orders"))
-
-
-def test_markers_count_as_entries(log: Log) -> None:
-    """Commit transactions of one entry each: every second entry is a marker."""
-    log.create_topic("orders", ledger_max_entries=4)
-    producer = log.producer("orders")
-    for _ in range(3):
-        with log.begin_transaction() as transaction:
-            producer.send(b"x", txn=transaction)
-    assert entries_of(log, "orders") == [4, 2]
-    assert [ledger.messages for ledger in log.stats("orders").ledgers] == [2, 1]
 
 
 def test_ledger_is_rolled_when_it_has_its_bytes(log: Log) -> None:
@@ -79,15 +59,6 @@ def test_ledger_is_rolled_when_it_is_old(clocked_log: Log, clock: ManualClock) -
     assert entries_of(clocked_log, "orders") == [2, 1]
 
 
-def test_empty_ledger_is_never_rolled(clocked_log: Log, clock: ManualClock) -> None:
-    """Let an empty ledger grow old and roll it by hand."""
-    clocked_log.create_topic("orders", ledger_max_age=60)
-    before = clocked_log.stats("orders")
-    clock.advance(10_000)
-    assert clocked_log.roll_ledger("orders") == []
-    assert clocked_log.stats("orders") == before
-
-
 def test_ledger_is_rolled_by_hand(log: Log) -> None:
     """Roll one partition, then all, then again when nothing has come."""
     log.create_topic("orders", partitions=3)
@@ -99,48 +70,6 @@ def test_ledger_is_rolled_by_hand(log: Log) -> None:
     assert log.roll_ledger("orders") == []
     with pytest.raises(TopicNotFoundError, match="no partition 3"):
         log.roll_ledger("orders", 3)
-
-
-def test_ledger_is_rolled_inside_an_open_transaction(log: Log) -> None:
-    """Roll between the entries of a transaction, commit, and read it whole."""
-    log.create_topic("orders")
-    producer = log.producer("orders")
-    with log.begin_transaction() as transaction:
-        for value in (b"a", b"b", b"c"):
-            send_each(producer, [value], txn=transaction)
-            log.roll_ledger("orders")
-        assert rows(log, "orders") == []
-    assert [row["value"] for row in rows(log, "orders")] == [b"a", b"b", b"c"]
-    assert entries_of(log, "orders") == [1, 1, 1, 1]
-
-
-def test_positions_ascend_over_ledgers(log: Log) -> None:
-    """Write through many rolls: positions ascend in the order of writing, and reads follow them."""
-    log.create_topic("orders", ledger_max_entries=4)
-    producer = log.producer("orders")
-    sent = [b"%d" % i for i in range(23)]
-    ids = []
-    for index, value in enumerate(sent):
-        ids += send_each(producer, [value])
-        if index % 5 == 0:
-            log.roll_ledger("orders")
-    assert ids == sorted(set(ids))
-    assert [by_id(log, "orders")[i] for i in ids] == sent
-    assert list(by_id(log, "orders")) == ids
-    for earlier, later in pairwise(ids):
-        restarts = later.ledger_id > earlier.ledger_id
-        assert later.entry_id == (0 if restarts else earlier.entry_id + 1)
-
-
-def test_partitions_share_no_ledger(log: Log) -> None:
-    """Roll two topics with two partitions each and collect the ids of all ledgers."""
-    for topic in ("orders", "bills"):
-        log.create_topic(topic, partitions=2, ledger_max_entries=1)
-        producer = log.producer(topic)
-        for partition in (0, 1, 0):
-            send_each(producer, [b"x"], partition=partition)
-    ids = [ledger.ledger_id for topic in ("orders", "bills") for ledger in log.stats(topic).ledgers]
-    assert len(ids) == len(set(ids)) == 10
 
 
 def test_ledger_ids_are_never_used_again(log: Log) -> None:
@@ -166,12 +95,3 @@ def test_publish_times_never_go_back(clocked_log: Log, clock: ManualClock) -> No
     times = [row["__publish_time"] for row in rows(clocked_log, "orders", UNCOMMITTED, ["__publish_time"])]
     since = [round(time.timestamp() * 1_000_000) - start for time in times]
     assert since == [0, 10_000_000, 10_000_000, 10_000_000, 40_000_000]
-
-
-def test_bounds_of_a_new_topic_are_equal(site: Site) -> None:
-    """Look at a topic without messages through a second connection."""
-    site.connect().create_topic("orders", partitions=2)
-    for partition in site.connect().stats("orders").partitions:
-        start = partition.log_start
-        assert start == Position(start.ledger_id, 0)
-        assert partition.last_stable == partition.high_watermark == partition.log_end == start

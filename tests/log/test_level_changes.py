@@ -10,8 +10,6 @@ from tests.log.consuming import receive, subscribe, take
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each
 from txn_source import InvalidArgumentError, Log, Transaction
 
-OTHER = {COMMITTED: UNCOMMITTED, UNCOMMITTED: COMMITTED}
-
 
 def written(log: Log, *, partitions: int = 1) -> Transaction:
     """Write plain ``a``, ``t1`` of a transaction, plain ``b``, ``t2`` of it (on the last partition), plain ``c``."""
@@ -123,15 +121,6 @@ def test_what_a_shared_subscription_handed_out_is_handed_out_anew(log: Log) -> N
         assert consumer.receive(0.1) is None
         transaction.abort()
         assert sorted(take(consumer, 2)) == [b"b", b"c"]
-
-
-def test_same_level_changes_nothing(log: Log) -> None:
-    """Set the level that it has, in the middle of a transaction: nothing happens."""
-    transaction = written(log)
-    acknowledge(log, UNCOMMITTED, T_SEEN)
-    log.set_subscription_isolation_level("t", "s", UNCOMMITTED)
-    transaction.commit()
-    assert take(subscribe(log), 3) == [b"b", b"t2", b"c"]
 
 
 def test_subscribe_without_a_level_takes_the_stored_one(log: Log) -> None:

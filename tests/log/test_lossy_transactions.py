@@ -147,17 +147,3 @@ def test_what_was_told_is_what_is_there(site: Site, seed: int, shared: bool) -> 
     storm.check()
     assert sum(storm.way.disturbed.values()) > 0
     storm.log.close()
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3000)
-def test_what_was_told_is_what_is_there_for_long(site: Site) -> None:
-    """The same two hundred times; print how often what was disturbed."""
-    disturbed: Counter[str] = Counter()
-    for seed in range(100, 300):
-        storm = Storm(site, seed)
-        storm.run(shared=bool(seed % 2))
-        storm.check()
-        storm.log.close()
-        disturbed += storm.way.disturbed
-    print(site.kind, dict(disturbed))

@@ -17,20 +17,6 @@ def test_nothing_is_readable_in_an_empty_log(log: Log) -> None:
     assert last_readable(log) == Position(first.ledger_id, -1)
 
 
-def test_nothing_is_readable_before_a_first_open_transaction(log: Log) -> None:
-    """Let a transaction hold back everything from the first message on."""
-    log.create_topic("orders")
-    [first] = send_each(log.producer("orders"), [b"x"], txn=log.begin_transaction())
-    assert last_readable(log) == Position(first.ledger_id, -1)
-
-
-def test_last_plain_message_is_readable(log: Log) -> None:
-    """Append plain messages: the last one's position, not the next one's."""
-    log.create_topic("orders")
-    ids = send_each(log.producer("orders"), [b"a", b"b", b"c"])
-    assert last_readable(log) == ids[-1].position
-
-
 def test_message_before_an_open_transaction_is_the_last_readable(log: Log) -> None:
     """Append plain, transactional and plain messages; commit moves it to the marker."""
     log.create_topic("orders")
@@ -60,11 +46,3 @@ def test_border_of_ledgers_leads_back_to_the_ledger_before(log: Log) -> None:
     assert last_readable(log) == ids[-1].position
     transaction.abort()
     assert last_readable(log) == Position(first.ledger_id + 1, 1)  # the marker, behind "e"
-
-
-def test_bound_is_the_next_position_after_the_last_readable(log: Log) -> None:
-    """Compare both within one ledger."""
-    log.create_topic("orders")
-    send_each(log.producer("orders"), [b"a", b"b"])
-    [partition] = log.stats("orders").partitions
-    assert partition.max_read_position.plus(1) == partition.last_stable

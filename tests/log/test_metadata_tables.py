@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import duckdb
@@ -170,15 +170,3 @@ def test_a_table_or_topic_that_is_not_there_is_refused(log: Log) -> None:
         log.metadata_table("ledgers", "orders")
     for name in LOG_TABLES:
         assert log.metadata_table(name).num_rows == 0
-
-
-def test_a_transaction_past_its_deadline_is_shown_as_aborted(clocked_log: Log, clock: ManualClock) -> None:
-    log = clocked_log
-    log.create_topic("orders")
-    with log.producer("orders") as producer:
-        producer.send(b"x", txn=log.begin_transaction(10))
-        producer.flush()
-        clock.advance(11)
-        [row] = rows(log, "transactions")
-        assert (row["state"], row["end_reason"], row["held_back_messages"]) == ("aborted", "timeout", 0)
-        assert row["ended_at"] == datetime.fromtimestamp(clock.now_us / 1e6, UTC)

@@ -99,29 +99,6 @@ def test_both_parts_are_the_whole(
 ) -> None:
     """Fill and close ledgers, and offload, delete, trim and damage in between, in any order; divide reads of all and of
     ranges at both levels: the parts' rows are those of one scan. What is written after the division is in neither."""
-    check_a_random_life(tmp_path_factory, rounds, priority, data)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3000)
-@given(rounds=ROUNDS, priority=st.sampled_from([None, *ReadPriority]), data=st.data())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_both_parts_are_the_whole_for_long(
-    tmp_path_factory: pytest.TempPathFactory,
-    rounds: list[tuple[list[tuple[str, int, int]], bool, list[str]]],
-    priority: ReadPriority | None,
-    data: st.DataObject,
-) -> None:
-    """Do the same more often."""
-    check_a_random_life(tmp_path_factory, rounds, priority, data)
-
-
-def check_a_random_life(
-    tmp_path_factory: pytest.TempPathFactory,
-    rounds: list[tuple[list[tuple[str, int, int]], bool, list[str]]],
-    priority: ReadPriority | None,
-    data: st.DataObject,
-) -> None:
     with connect(tmp_path_factory.mktemp("native") / "log") as log:
         log.create_topic("orders", partitions=2)
         for number, (writes, offload, upkeep) in enumerate(rounds):
@@ -220,21 +197,6 @@ def test_ledgers_with_aborted_messages_are_left_to_read_uncommitted(offloaded: L
     split = split_of(offloaded, UNCOMMITTED)
     assert split.objects == ()
     assert split.left["aborted messages lie in second files"] == 3
-
-
-@pytest.mark.parametrize("first", [0, 1])
-@pytest.mark.parametrize("last", [0, 1])
-def test_ledger_is_whole_or_left(offloaded: Log, first: int, last: int) -> None:
-    """Read from or up to one entry inside of a ledger: only those in between are handed over."""
-    ledgers = offloaded.stats("orders").ledgers[:3]
-    start, end = Position(ledgers[0].ledger_id, first), Position(ledgers[2].ledger_id, ledgers[2].entries - last)
-    split = split_of(
-        offloaded,
-        start=Offsets.parse({"orders": {0: start}}, EARLIEST),
-        end=Offsets.parse({"orders": {0: end}}, LATEST),
-    )
-    assert [o.ledger_id for o in split.objects] == [x.ledger_id for x in ledgers[first : 3 - last]]
-    assert rows_of(offloaded, split, COMMITTED) == expected(offloaded, COMMITTED, start=start, end=end)
 
 
 def test_priority_decides_where_there_is_a_hot_copy(offloaded: Log) -> None:

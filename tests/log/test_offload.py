@@ -6,15 +6,11 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -34,46 +30,10 @@ pytestmark = pytest.mark.also("objects", "copies")
 LEVELS = (COMMITTED, UNCOMMITTED)
 PURGE_AFTER_S = 3600
 
-_STAMP = datetime(2026, 1, 31, 12, 0, 1)  # noqa: DTZ001 - the columns have no zone
-COLUMNS: list[tuple[pa.Field, Any]] = [
-    (pa.field("id", pa.int64(), nullable=False), 7),
-    (pa.field("name", pa.string(), nullable=False), "ünï"),
-    (pa.field("inner", pa.struct([pa.field("a", pa.int8(), nullable=False), ("b", pa.duration("s"))])), {"a": 1}),
-    (pa.field("numbers", pa.list_(pa.field("number", pa.int32(), nullable=False)), nullable=False), [1, 2]),
-    *(
-        (pa.field(name, type_), value)
-        for name, type_, value in [
-            ("flag", pa.bool_(), True),
-            ("byte", pa.int8(), -128),
-            ("ratio", pa.float32(), 0.5),
-            ("price", pa.decimal128(38, 2), Decimal("12.34")),
-            ("large text", pa.large_string(), "x"),
-            ("large.data", pa.large_binary(), b"\x00"),
-            ("large", pa.large_list(pa.large_string()), ["a", None]),
-            ("day", pa.date32(), date(2026, 1, 31)),
-            ("at_s", pa.timestamp("s"), _STAMP),
-            ("at_ms", pa.timestamp("ms", tz="Europe/Berlin"), _STAMP.replace(tzinfo=UTC)),
-            ("at_ns", pa.timestamp("ns"), _STAMP),
-            ("took_s", pa.duration("s"), timedelta(seconds=-3)),
-            ("took_ns", pa.duration("ns"), timedelta(microseconds=3)),
-            ("stamps", pa.list_(pa.struct([("at", pa.timestamp("s", tz="UTC"))])), [{"at": None}, None]),
-            ("map", pa.map_(pa.string(), pa.list_(pa.duration("ms"))), [("a", [timedelta(1), None]), ("b", [])]),
-        ]
-    ),
-]
-TYPED = pa.schema([field for field, _ in COLUMNS])
 
-
-def typed_value(source: random.Random) -> dict[str, Any]:
-    """Return a row in which about a third of the columns that may are null."""
-    row = {field.name: value for field, value in COLUMNS if not field.nullable or source.random() < 0.7}
-    return row | {"id": source.randrange(1 << 60), "name": "n" * source.randrange(60)}
-
-
-def write(log: Log, schema: pa.Schema | None, clock: ManualClock, ledgers: int = 3) -> None:
-    log.create_topic("orders", schema=schema)
-    value = (lambda source: source.randbytes(30)) if schema is None else typed_value
-    tiers.write_ledgers(log, "orders", ledgers, value, tick=lambda: clock.advance(0.5))
+def write(log: Log, clock: ManualClock) -> None:
+    log.create_topic("orders")
+    tiers.write_ledgers(log, value=lambda source: source.randbytes(30), tick=lambda: clock.advance(0.5))
 
 
 def purge(log: Log, clock: ManualClock) -> None:
@@ -97,7 +57,7 @@ def purged(tmp_path: Path, clock: ManualClock, small_row_groups: None) -> Iterat
     """A log whose closed ledgers only their objects know, several row groups each; and what was read of it before."""
     with Site("embedded", tmp_path / "log", clock) as site:
         log = site.connect()
-        write(log, None, clock)
+        write(log, clock)
         expected = {level: everything(log, "orders", level) for level in LEVELS}
         log.offload("orders")
         purge(log, clock)
@@ -107,14 +67,11 @@ def purged(tmp_path: Path, clock: ManualClock, small_row_groups: None) -> Iterat
 # The contract
 
 
-@pytest.mark.parametrize("schema", [None, TYPED], ids=["raw", "typed"])
 @pytest.mark.also("postgres")
-def test_rows_and_bounds_stay_the_same_through_every_step(
-    clocked_site: Site, clock: ManualClock, schema: pa.Schema | None
-) -> None:
+def test_rows_and_bounds_stay_the_same_through_every_step(clocked_site: Site, clock: ManualClock) -> None:
     """Offload, delete hot copies, drop the rows of entries, restart: all columns at both levels are as before."""
     log = clocked_site.connect()
-    write(log, schema, clock)
+    write(log, clock)
     expected = {level: everything(log, "orders", level) for level in LEVELS}
     statuses = expected[UNCOMMITTED]["__txn_status"].to_pylist()
     assert set(statuses) == {None, "committed", "aborted"}
@@ -146,7 +103,7 @@ def test_rows_and_bounds_stay_the_same_through_every_step(
         clocked_site.start_server()
     log = clocked_site.connect()
     check("tiered")
-    send_each(log.producer("orders"), [typed_value(random.Random(1)) if schema else b"later"])
+    send_each(log.producer("orders"), [b"later"])
     for level in LEVELS:
         assert everything(log, "orders", level).slice(0, expected[level].num_rows).equals(expected[level])
 
@@ -167,18 +124,6 @@ def test_reads_begin_and_end_anywhere_in_purged_ledgers(purged: tuple[Log, dict[
             ]
             wanted = table.filter(pa.array([start <= key < end for key in keys]))
             assert everything(log, "orders", level, start=start, end=end).equals(wanted), (start, end, level)
-
-
-def test_publish_times_are_found_in_purged_ledgers(purged: tuple[Log, dict[str, pa.Table]]) -> None:
-    """Read from and up to times of messages, between them, before the first and after the last one."""
-    log, expected = purged
-    table = expected[UNCOMMITTED]
-    times = sorted(set(table["__publish_time"].to_pylist()))
-    for at in [*times[::4], times[-1], *(t + timedelta(microseconds=1) for t in times[::5]), times[0] - timedelta(9)]:
-        later = pc.greater_equal(table["__publish_time"], pa.scalar(at))
-        assert everything(log, "orders", UNCOMMITTED, start=at).equals(table.filter(later))
-        earlier = table.filter(pc.invert(later))
-        assert everything(log, "orders", UNCOMMITTED, end=at).equals(earlier if at <= times[-1] else table)
 
 
 def test_purged_ledgers_are_split_into_tasks(purged: tuple[Log, dict[str, pa.Table]]) -> None:
@@ -235,16 +180,6 @@ def test_ledger_is_offloaded_only_when_all_before_its_end_is_decided(log: Log) -
     assert values(log, "orders") == [b"0", b"1", b"inside 1", b"2", b"inside 2", b"3"]
 
 
-@pytest.mark.files
-def test_open_ledger_and_empty_topic_are_not_offloaded(log: Log) -> None:
-    """Offload what has nothing closed."""
-    log.create_topic("orders", partitions=2)
-    assert log.offload("orders").ledger_ids == ()
-    send_each(log.producer("orders"), [b"x"])
-    assert log.offload("orders").ledger_ids == ()
-    assert tiers.objects(log.root) == []
-
-
 @pytest.mark.parametrize("end", ["commit", "abort"])
 def test_ledger_of_markers_alone_is_offloaded(clocked_log: Log, clock: ManualClock, end: str) -> None:
     """End transactions in a ledger of their own, purge it, and read over it, from it, and in many tasks."""
@@ -270,34 +205,17 @@ def test_ledger_of_markers_alone_is_offloaded(clocked_log: Log, clock: ManualClo
         assert found["value"].to_pylist() == everything_before[level]["value"].to_pylist()
 
 
-def test_only_one_partition_may_have_ledgers_to_offload(log: Log) -> None:
-    """Fill two of three partitions unevenly: positions and partitions stay."""
-    log.create_topic("orders", partitions=3, ledger_max_entries=2)
-    producer = log.producer("orders", batching=BY_HAND)
-    for number in range(9):
-        send_each(producer, [b"%d" % number], partition=2 if number % 3 else 0)
-    before = everything(log, "orders", UNCOMMITTED)
-    report = log.offload("orders")
-    assert (len(report.ledger_ids), report.messages) == (4, 8)
-    assert log.delete_hot("orders") == 4
-    assert everything(log, "orders", UNCOMMITTED).equals(before)
-
-
 # The object
 
 
-@pytest.mark.parametrize("schema", [None, TYPED], ids=["raw", "typed"])
-def test_other_tools_read_the_same_rows_from_the_objects(
-    embedded_site: Site, small_row_groups: None, schema: pa.Schema | None
-) -> None:
+def test_other_tools_read_the_same_rows_from_the_objects(embedded_site: Site, small_row_groups: None) -> None:
     """Read the objects with pyarrow.parquet and DuckDB: they have what read_committed sees, and no row group divides an
     entry."""
     log = embedded_site.connect()
-    write(log, schema, ManualClock())
+    write(log, ManualClock())
     log.offload("orders")
     [*ids, last] = [ledger.ledger_id for ledger in log.stats("orders").ledgers]
-    payload = "value" if schema is None else "id"
-    names = ["__ledger_id", "__entry_id", "__batch_index", "__txn_status", payload]
+    names = ["__ledger_id", "__entry_id", "__batch_index", "__txn_status", "value"]
     more = [
         "__partition",
         "__publish_time",

@@ -3,12 +3,6 @@ stays, and what is left over is deleted."""
 
 from __future__ import annotations
 
-import json
-import random
-import re
-import subprocess
-import sys
-import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,14 +12,12 @@ from tests.log import tiers
 from tests.log.meddling import Crash, meddling
 from tests.log.reading import UNCOMMITTED
 from tests.log.sites import ManualClock, Site
-from tests.log.test_processes import outcome, start, target
-from tests.log.tiers import closed_ledgers, everything, objects, tiers_of
+from tests.log.tiers import closed_ledgers, everything, objects, second_files, tiers_of
 from tests.selection import mostly_long
 from txn_source import (
     Log,
     SegmentUnreadableError,
     StorageWriteError,
-    UnavailableError,
 )
 from txn_source.client.tiering.offload import OffloadReport
 from txn_source.model.copies import Tier
@@ -54,18 +46,7 @@ def check_offloaded(log: Log, rows: pa.Table, ledgers: int = 3) -> None:
 
 @pytest.mark.parametrize(
     ("moment", "method", "left"),
-    mostly_long(
-        [
-            ("before", "BeginOffload", 0),
-            ("after", "BeginOffload", 0),
-            ("after", "ListDecisions", 0),
-            ("before", "CompleteOffload", 1),
-            ("after", "CompleteOffload", 1),
-        ],
-        ("after", "ListDecisions", 0),
-        ("before", "CompleteOffload", 1),
-        ("after", "CompleteOffload", 1),
-    ),
+    [("after", "ListDecisions", 0), ("before", "CompleteOffload", 1), ("after", "CompleteOffload", 1)],
 )
 def test_crash_leaves_nothing_behind_once_the_ledger_is_offloaded(
     clocked_site: Site, moment: str, method: str, left: int
@@ -85,23 +66,6 @@ def test_crash_leaves_nothing_behind_once_the_ledger_is_offloaded(
     check_offloaded(log, rows)
 
 
-def test_object_of_a_crashed_offload_is_deleted_when_its_lease_is_over(clocked_site: Site, clock: ManualClock) -> None:
-    """Crash before an offload is complete, and look after it with nothing else than maintenance."""
-    log = clocked_site.connect()
-    filled(log)
-    crashing, way = meddling(clocked_site)
-    way.before["CompleteOffload"] = way.crash
-    with pytest.raises(Crash):
-        crashing.offload("orders")
-    clock.advance(LEASE_S - 1)
-    log.maintain()
-    assert len(objects(log.root)) == 1
-    clock.advance(2)
-    assert log.maintain().files_deleted == 1
-    assert objects(log.root) == []
-    assert tiers_of(log, "orders") == [HOT] * 3
-
-
 def test_offload_that_comes_back_after_its_lease_is_refused(clocked_site: Site, clock: ManualClock) -> None:
     """Let an offload sleep for longer than its lease before it completes, while others clean up after it."""
     log = clocked_site.connect()
@@ -117,49 +81,6 @@ def test_offload_that_comes_back_after_its_lease_is_refused(clocked_site: Site, 
     assert (len(report.ledger_ids), len(report.skipped)) == (2, 1)
     assert everything(log, "orders", UNCOMMITTED).equals(rows)
     assert len(log.offload("orders").ledger_ids) == 1
-    check_offloaded(log, rows)
-
-
-def test_killed_processes_leave_nothing_half(embedded_site: Site) -> None:
-    """Kill processes that offload at random points; then offload what is left."""
-    log = embedded_site.connect()
-    rows = filled(log, 8)
-    source = random.Random(1)
-    for _ in range(2):
-        with subprocess.Popen(
-            [
-                sys.executable,
-                str(Path(__file__).with_name("child.py")),
-                "offload",
-                embedded_site.kind,
-                target(embedded_site),
-            ],
-            stdout=subprocess.PIPE,
-        ) as child:
-            assert child.stdout is not None
-            for _ in range(1 + source.randrange(3)):
-                child.stdout.readline()
-            threading.Event().wait(source.uniform(0, 0.02))
-            child.kill()
-        assert everything(log, "orders", UNCOMMITTED).equals(rows)
-    log.offload("orders")
-    check_offloaded(log, rows, 8)
-
-
-def test_lost_answer_of_the_last_step_does_not_undo_it(site: Site) -> None:
-    """Lose the answer to CompleteOffload: the caller is told, the copy is there, and the next offload goes on."""
-    log = site.connect()
-    rows = filled(log)
-    unlucky, way = meddling(site)
-
-    def lose() -> None:
-        raise UnavailableError("The answer was lost.", "Try again.")
-
-    way.after["CompleteOffload"] = lose
-    with pytest.raises(UnavailableError):
-        unlucky.offload("orders")
-    assert tiers_of(log, "orders") == [BOTH, HOT, HOT]
-    assert len(unlucky.offload("orders").ledger_ids) == 2
     check_offloaded(log, rows)
 
 
@@ -195,43 +116,8 @@ def test_offload_that_is_overtaken_steps_back(site: Site, method: str, hot_delet
     report = slow.offload("orders")
     assert report.ledger_ids == ()
     assert list(report.skipped) == closed_ledgers(log, "orders")
-    assert len(objects(log.root)) == 3
+    assert (len(objects(log.root)), len(second_files(log.root))) == (3, 3)
     assert everything(log, "orders", UNCOMMITTED).equals(rows)
-
-
-def test_threads_that_offload_at_once_make_one_object_of_a_ledger(site: Site) -> None:
-    """Start three threads with connections of their own: each ledger is offloaded by just one of them."""
-    log = site.connect()
-    rows = filled(log, 6)
-    barrier = threading.Barrier(3)
-    reports: list[OffloadReport] = []
-
-    def offload(mine: Log) -> None:
-        barrier.wait()
-        reports.append(mine.offload("orders"))
-
-    threads = [threading.Thread(target=offload, args=(site.connect(),)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(i for report in reports for i in report.ledger_ids) == closed_ledgers(log, "orders")
-    check_offloaded(log, rows, 6)
-
-
-@pytest.mark.long
-def test_processes_that_offload_at_once_make_one_object_of_a_ledger(embedded_site: Site) -> None:
-    """Start two processes that offload the same topic."""
-    log = embedded_site.connect()
-    rows = filled(log, 8)
-    children = [start("offload", embedded_site.kind, target(embedded_site)) for _ in range(2)]
-    found: list[int] = []
-    for child in children:
-        output, _ = child.communicate(timeout=60)
-        assert child.returncode == 0
-        found += json.loads(output.splitlines()[-1])["offloaded"]
-    assert sorted(found) == closed_ledgers(log, "orders")
-    check_offloaded(log, rows, 8)
 
 
 # What is offloaded goes away, or the target isn't there
@@ -283,19 +169,6 @@ def test_target_that_cannot_be_written_registers_nothing(site: Site, tmp_path: P
     assert len(list((tmp_path / "cold").rglob("*.parquet"))) == 3
     assert log.delete_hot("orders") == 3
     assert everything(log, "orders", UNCOMMITTED).equals(rows)
-
-
-def test_full_disk_under_an_offload_is_told_and_registers_nothing(embedded_site: Site) -> None:
-    """Let a process run into a limit of file sizes in the middle of an object; then offload without one."""
-    log = embedded_site.connect()
-    log.create_topic("orders")
-    tiers.write_ledgers(log, ledgers=1, value=lambda source: source.randbytes(300_000))
-    rows = everything(log, "orders", UNCOMMITTED)
-    said = outcome(start("offload_to_a_full_disk", embedded_site.kind, target(embedded_site), "1500000"))
-    assert re.match(r"\[TXNLOG_STORAGE_WRITE_FAILED\] tiered/.*File too large.*Nothing was registered", said)
-    assert (tiers_of(log, "orders"), objects(log.root)) == ([HOT], [])
-    log.offload("orders")
-    check_offloaded(log, rows, 1)
 
 
 def test_damaged_ledger_is_not_offloaded_and_keeps_no_other_from_it(site: Site) -> None:

@@ -79,27 +79,6 @@ def test_append_of_several_entries_holds_back_from_the_first_of_them(log: Log) -
     assert values(log, "orders") == [b"plain"]
 
 
-def test_listing_agrees_with_stats(log: Log) -> None:
-    """Compare a transaction over two partitions in both places."""
-    log.create_topic("orders", partitions=2)
-    producer = log.producer("orders", name="teller")
-    transaction = log.begin_transaction(timeout=77)
-    send_each(producer, [b"plain"], partition=0)
-    for partition in (0, 0, 1):
-        send_each(producer, [b"x"], partition=partition, txn=transaction)
-    send_each(producer, [b"behind"], partition=1)
-    [listed] = log.transactions()
-    assert (listed.id, listed.state.value, listed.end_reason) == (transaction.id, "open", "")
-    assert (listed.timeout, listed.producers) == (77, ("teller",))
-    assert (listed.held_back_messages, [p.messages for p in listed.partitions]) == (4, [2, 1])
-    assert log.transaction(transaction.id).partitions == listed.partitions
-    shown = {(o.first_position, o.messages_held_back, o.bytes_held_back, o.producers)
-             for o in log.stats("orders").ongoing_transactions}  # fmt: skip
-    assert shown == {
-        (p.first_position, p.held_back_messages, p.held_back_bytes, ("teller",)) for p in listed.partitions
-    }
-
-
 @pytest.mark.parametrize("end", ["commit", "abort"])
 def test_ended_transaction_holds_nothing_back(log: Log, end: str) -> None:
     """End a transaction and look at what is left of it: where it wrote, how much, and its marker."""
@@ -142,34 +121,6 @@ def test_transactions_are_listed_by_state_and_topic_newest_first(log: Log) -> No
         listed(state="dirty")
     with pytest.raises(TopicNotFoundError):
         listed(topic="none")
-
-
-def test_stats_of_a_topic_leave_out_the_transactions_of_others(log: Log) -> None:
-    """Open transactions on two topics and on both."""
-    for topic in ("orders", "bills"):
-        log.create_topic(topic)
-    orders, bills = log.producer("orders"), log.producer("bills")
-    one, both = log.begin_transaction(), log.begin_transaction()
-    for producer, txn in ((orders, one), (orders, both), (bills, both)):
-        send_each(producer, [b"x"], txn=txn)
-    assert [o.id for o in log.stats("orders").ongoing_transactions] == [one.id, both.id]
-    assert [o.id for o in log.stats("bills").ongoing_transactions] == [both.id]
-
-
-def test_totals_count_what_is_stored(log: Log) -> None:
-    """Compare messages and bytes of topic, partitions and ledgers with a count of all entries, aborted ones too."""
-    log.create_topic("orders", partitions=2, ledger_max_entries=3)
-    producer = log.producer("orders")
-    for index in range(10):
-        with log.begin_transaction() as transaction:
-            send_each(producer, [b"x" * index, b"y"], txn=transaction, partition=index % 2)
-            if index % 3 == 0:
-                transaction.abort()
-    stats = log.stats("orders")
-    assert stats.messages == sum(p.messages for p in stats.partitions) == len(rows(log, "orders", UNCOMMITTED)) == 20
-    assert stats.messages == sum(ledger.messages for ledger in stats.ledgers)
-    assert stats.bytes == sum(ledger.bytes for ledger in stats.ledgers)
-    assert stats.bytes == sum(stored_bytes(log, "orders", p.partition, p.log_start) for p in stats.partitions)
 
 
 def test_stats_are_plain_frozen_values(clocked_log: Log, clock: ManualClock) -> None:

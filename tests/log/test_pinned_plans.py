@@ -7,9 +7,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
+from tests.log.reading import COMMITTED, UNCOMMITTED, send_each
 from tests.log.sites import ManualClock
-from txn_source import DataLossError, IsolationLevel, Log, Transaction
+from txn_source import IsolationLevel, Log, Transaction
 from txn_source.client.reading.columns import select_columns
 from txn_source.client.reading.plan import ReadPlan, plan
 from txn_source.client.reading.request import ReadRequest
@@ -72,50 +72,6 @@ def test_plan_reads_the_same_after_everything_that_can_happen(clocked_log: Log, 
     assert read(log, planned(log, "orders", level)) != before
 
 
-def test_status_is_that_of_the_plan(log: Log) -> None:
-    """Plan with a transaction open, and again after its end: each plan tells what was known then."""
-    log.create_topic("orders")
-    producer = log.producer("orders")
-    ends = ["commit", "abort"]
-    transactions = [log.begin_transaction() for _ in ends]
-    for transaction in transactions:
-        send_each(producer, [b"x"], txn=transaction)
-    send_each(producer, [b"plain"])
-    plans = [planned(log, "orders", UNCOMMITTED)]
-    for transaction, end in zip(transactions, ends, strict=True):
-        getattr(transaction, end)()
-        plans.append(planned(log, "orders", UNCOMMITTED))
-    assert [read(log, pinned)["__txn_status"].to_pylist() for pinned in plans] == [
-        ["open", "open", None],
-        ["committed", "open", None],
-        ["committed", "aborted", None],
-    ]
-
-
-def test_tasks_together_read_each_row_once(log: Log) -> None:
-    """Cut one read into tasks in several ways: the rows and their order are those of one scan."""
-    log.create_topic("orders", partitions=3, ledger_max_entries=9)
-    producer = log.producer("orders", batching=BY_HAND)
-    for index in range(30):
-        transaction = log.begin_transaction() if index % 4 else None
-        for partition in range(3):
-            producer.send(b"%d" % index * 100, partition=partition, txn=transaction)
-        producer.flush()
-        if transaction:
-            transaction.commit() if index % 3 else transaction.abort()
-    for level in (COMMITTED, UNCOMMITTED):
-        expected = values(log, "orders", level)
-        for options, fewest in (
-            ({"min_partitions": 7}, 4),
-            ({"max_partition_bytes": 1}, 50),
-            ({"min_partitions": 1}, 1),
-        ):
-            pinned = planned(log, "orders", level, **options)
-            assert len(pinned.tasks) >= fewest
-            assert read(log, pinned, ["value"])["value"].to_pylist() == expected
-    assert len(pinned.tasks) == 1
-
-
 def test_task_can_be_read_in_any_order_and_again(log: Log) -> None:
     """Read the tasks of a plan backwards and twice; each gives its own rows."""
     log.create_topic("orders", ledger_max_entries=2)
@@ -125,17 +81,6 @@ def test_task_can_be_read_in_any_order_and_again(log: Log) -> None:
     parts = [read(log, replace(pinned, tasks=(task,))) for task in pinned.tasks[::-1] * 2]
     found = [part["value"].to_pylist() for part in parts]
     assert found == [[b"%d" % i] for i in range(9, -1, -1)] * 2
-
-
-def test_plan_of_a_topic_that_was_deleted_is_data_loss(log: Log) -> None:
-    """Delete the topic between plan and read, and make it again: the read fails instead of giving fewer rows."""
-    log.create_topic("orders")
-    send_each(log.producer("orders"), [b"x"])
-    pinned = planned(log, "orders", COMMITTED)
-    log.delete_topic("orders")
-    log.create_topic("orders")
-    with pytest.raises(DataLossError, match=r"^\[TXNLOG_DATA_LOSS\] .*'orders'"):
-        read(log, pinned)
 
 
 def test_empty_topic_has_no_tasks(log: Log) -> None:

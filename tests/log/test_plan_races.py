@@ -21,7 +21,6 @@ from tests.log.meddling import Meddling
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, trim_closed
 from tests.log.sites import service_over
 from tests.log.streaming import COLUMNS, Follower, reread, rows_between, stream_of
-from tests.selection import mostly_long
 from txn_source import DataLossError, IsolationLevel, Log, OutOfRangeError, TopicNotFoundError, connect
 from txn_source.client.places import Offsets
 from txn_source.client.reading.columns import select_columns
@@ -288,22 +287,11 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "held", "acts"),
-    mostly_long(
-        [
-            ("scan", False, ["trim the first ledgers", "delete and make anew"]),
-            ("scan", True, ["trim all"]),
-            ("scan by position", False, ["delete and make anew"]),
-            ("scan by time", False, ["trim the first ledgers"]),
-            ("scan as of", False, ["trim the first ledgers"]),
-            ("stream", False, ["delete and make anew"]),
-            ("stream", True, ["trim all"]),
-            ("limited stream", False, ["trim the first ledgers"]),
-            ("replay", False, ["trim the first ledgers"]),
-        ],
+    [
         ("scan", False, ["trim the first ledgers", "delete and make anew"]),
         ("stream", True, ["trim all"]),
         ("replay", False, ["trim the first ledgers"]),
-    ),
+    ],
 )
 def test_read_gives_what_it_promised_or_says_that_it_is_lost(
     tmp_path: Path, small_pages: None, kind: str, held: bool, acts: list[str]

@@ -39,15 +39,6 @@ def offloaded(log: Log, topic: str = "orders") -> Log:
     return log
 
 
-def test_tiered_copy_is_read_first_if_nothing_is_set(log: Log) -> None:
-    """Set nothing: the default is in force, and stats say so."""
-    offloaded(log)
-    assert tier_read(log) is Tier.TIERED
-    assert log.stats("orders").data_read_priority == EffectivePolicy(TIERED, "default")
-    assert log.get_data_read_priority("orders") is None
-    assert log.get_data_read_priority("orders", applied=True) is TIERED
-
-
 def test_strongest_setting_decides_which_copy_is_read(log: Log) -> None:
     """Set every combination of the three scopes so that only the strongest says bookkeeper-first."""
     offloaded(log)
@@ -76,19 +67,6 @@ def test_setting_of_one_scope_is_not_seen_in_another(log: Log) -> None:
         Tier.TIERED, Tier.BOOKKEEPER, Tier.BOOKKEEPER,
     ]  # fmt: skip
     assert log.get_data_read_priority() is None
-
-
-def test_namespace_with_another_policy_does_not_mask_the_brokers_priority(log: Log) -> None:
-    """Set the broker's priority and the namespace's retention, then remove the retention again (Pulsar #24151)."""
-    offloaded(log)
-    log.set_data_read_priority("bookkeeper-first")
-    log.set_policies(namespace="public/default", retention_bytes=1 << 40)
-    log.set_policies(topic="orders", offload_deletion_lag=0)
-    for _ in range(2):
-        assert log.policies("orders")["data_read_priority"] == EffectivePolicy(HOT, "broker")
-        assert log.get_data_read_priority(namespace="public/default") is None
-        assert tier_read(log) is Tier.BOOKKEEPER
-        log.set_policies(namespace="public/default", retention_bytes=None)
 
 
 def test_policies_given_with_the_topic_are_the_topics(log: Log) -> None:
@@ -124,20 +102,6 @@ def test_policies_outlive_a_restart(site: Site) -> None:
 
 
 # What is refused
-
-
-@pytest.mark.parametrize("scope", SCOPES.values(), ids=SCOPES)
-def test_unknown_priority_is_refused_with_the_values(log: Log, scope: dict[str, str]) -> None:
-    """Set it for each scope and give it to a read; nothing is set."""
-    offloaded(log)
-    said = r"'hot' is not a read priority.*tiered-first \(also spelled tiered-storage-first\) or bookkeeper-first"
-    with pytest.raises(InvalidArgumentError, match=said):
-        log.set_data_read_priority("hot", **scope)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="'hot' is not a read priority"):
-        log.set_policies(**scope, data_read_priority="hot", retention_age=1)
-    with pytest.raises(InvalidArgumentError, match="'hot' is not a read priority"):
-        log.scan("orders", read_priority="hot")
-    assert {policy.source for policy in log.policies("orders").values()} == {"default"}
 
 
 def test_scope_that_is_not_there_is_refused(log: Log) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import pickle
 import subprocess
 import sys
@@ -34,31 +33,31 @@ def target(site: Site) -> str:
 
 
 def test_processes_that_write_at_once_lose_nothing(site: Site) -> None:
-    """Let three processes append to two partitions, plainly and in transactions, while this one reads."""
+    """Let two processes append to two partitions, plainly and in transactions, while this one reads."""
     log = site.connect()
     log.create_topic("orders", partitions=2, ledger_max_entries=16)
-    names = ["a", "b", "c"]
-    children = [start("append", site.kind, target(site), name, "40") for name in names]
+    names = ["a", "b"]
+    children = [start("append", site.kind, target(site), name, "30") for name in names]
     seen = 0
     while any(child.poll() is None for child in children):
         found = values(log, "orders")
         assert len(found) == len(set(found)) >= seen
         seen = len(found)
-    assert [outcome(child) for child in children] == ["done"] * 3
+    assert [outcome(child) for child in children] == ["done"] * 2
     stored = by_partition(log, "orders")
-    assert sum(len(found) for found in stored.values()) == 120
+    assert sum(len(found) for found in stored.values()) == 60
     for name in names:
         for partition in (0, 1):
             mine = [value for value in stored[partition] if value.startswith(name.encode())]
-            assert mine == [f"{name} {i}".encode() for i in range(40) if i // 2 % 2 == partition]
+            assert mine == [f"{name} {i}".encode() for i in range(30) if i // 2 % 2 == partition]
     places = [(r["__ledger_id"], r["__entry_id"]) for r in rows(log, "orders", columns=["__ledger_id", "__entry_id"])]
-    assert len(set(places)) == 120
+    assert len(set(places)) == 60
 
 
 def test_processes_that_open_a_new_root_at_once_make_one_log(tmp_path: Path) -> None:
-    """Let four processes connect to a folder that isn't there."""
-    children = [start("open_and_list", "embedded", str(tmp_path / "log")) for _ in range(4)]
-    assert [outcome(child) for child in children] == [[]] * 4
+    """Let two processes connect to a folder that isn't there."""
+    children = [start("open_and_list", "embedded", str(tmp_path / "log")) for _ in range(2)]
+    assert [outcome(child) for child in children] == [[]] * 2
     with connect(tmp_path / "log", create=False) as log:
         log.create_topic("orders")
         assert log.topics() == ["orders"]
@@ -89,27 +88,3 @@ def test_pickled_log_works_in_a_fresh_interpreter(site: Site) -> None:
     found = outcome(start("use_pickled", stdin=subprocess.PIPE), pickle.dumps(log))
     assert found == ["from here", "x"]
     assert values(log, "orders") == [b"from here", b"x"]
-
-
-@pytest.mark.long
-def test_log_works_in_a_spawned_child(site: Site) -> None:
-    """Hand methods of a log to a spawned process, as multiprocessing does it."""
-    log = site.connect()
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        pool.apply(log.create_topic, ("orders", 2))
-        stats = pool.apply(log.stats, ("orders",))
-        pool.close()
-        pool.join()
-    assert stats == log.stats("orders")
-    assert len(stats.partitions) == 2
-
-
-def test_pickled_log_works_in_the_same_process(site: Site) -> None:
-    """Pickle, close the first log, and use the second."""
-    first = site.open()
-    first.create_topic("orders")
-    second = pickle.loads(pickle.dumps(first))
-    first.close()
-    with second:
-        send_each(second.producer("orders"), [b"x"])
-        assert values(second, "orders", UNCOMMITTED) == [b"x"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.log.reading import BY_HAND, UNCOMMITTED, by_id, by_partition, eventually, rows, send_each, values
+from tests.log.reading import BY_HAND, UNCOMMITTED, by_id, by_partition, eventually, rows, values
 from tests.log.sites import Site
 from txn_source import Batching, InvalidArgumentError, Log, Position, SchemaMismatchError, TopicNotFoundError
-from txn_source.model.routing import partition_of
 from txn_source.storage import segment
 
 pytestmark = pytest.mark.also("objects", "copies")
@@ -52,30 +50,6 @@ def test_ids_come_in_the_order_of_sending_over_transactions(log: Log) -> None:
     assert [stored[i] for i in ids] == sent
 
 
-def test_ids_cover_what_was_written_before_the_flush(log: Log) -> None:
-    """Let full batches be written on the way; the flush still returns the id of every message."""
-    log.create_topic("orders", partitions=3)
-    producer = log.producer("orders", batching=Batching(linger_s=1e6, max_messages=7))
-    sent = [b"%d" % i for i in range(40)]
-    for value in sent:
-        producer.send(value, key=value)
-    ids = producer.flush()
-    stored = by_id(log, "orders")
-    assert [stored[i] for i in ids] == sent
-
-
-def test_key_names_the_partition(log: Log) -> None:
-    """Send by key, as bytes and as text, and compare with the hash that is documented."""
-    log.create_topic("orders", partitions=5)
-    with log.producer("orders") as producer:
-        for key in _KEYS:
-            producer.send(b"from bytes", key=key)
-        producer.send(b"from text", key="alice")
-    found = rows(log, "orders", columns=["__partition", "key", "value"])
-    assert sorted(row["key"] for row in found) == sorted([*_KEYS, b"alice"])
-    assert all(row["__partition"] == partition_of(row["key"], 5) for row in found)
-
-
 def test_messages_without_key_use_all_partitions(log: Log) -> None:
     """Write often without a key: one write stays on one partition, many reach all of them evenly."""
     log.create_topic("orders", partitions=3)
@@ -86,15 +60,6 @@ def test_messages_without_key_use_all_partitions(log: Log) -> None:
         one, other = producer.flush()
         assert one.position == other.position
     assert {p: len(found) for p, found in by_partition(log, "orders").items()} == {0: 4, 1: 4, 2: 4}
-
-
-def test_partition_overrides_the_key(log: Log) -> None:
-    """Send one key to each partition by number."""
-    log.create_topic("orders", partitions=3)
-    with log.producer("orders") as producer:
-        for partition in range(3):
-            producer.send(b"x", key=b"alice", partition=partition)
-    assert by_partition(log, "orders", column="key") == {0: [b"alice"], 1: [b"alice"], 2: [b"alice"]}
 
 
 @pytest.mark.parametrize("partition", [None, 2])
@@ -132,28 +97,6 @@ def test_batch_is_the_same_as_sends(log: Log, partition: int | None) -> None:
     assert found[True] == found[False]
 
 
-def test_batch_may_leave_out_the_keys(log: Log) -> None:
-    """Send a record batch with values only, and an empty one."""
-    log.create_topic("orders", partitions=3)
-    with log.producer("orders") as producer:
-        producer.send_batch(pa.record_batch({"value": [b"a", b"b"]}))
-        producer.send_batch(pa.record_batch({"value": pa.array([], pa.binary())}))
-        assert len(producer.flush()) == 2
-    assert [(row["key"], row["value"]) for row in rows(log, "orders")] == [(None, b"a"), (None, b"b")]
-
-
-def test_large_batch_becomes_several_entries(log: Log) -> None:
-    """Send more rows than an entry takes; ids and rows stay in order."""
-    log.create_topic("orders")
-    sent = [b"%d" % i for i in range(70_000)]
-    with log.producer("orders") as producer:
-        producer.send_batch(pa.record_batch({"value": pa.array(sent, pa.binary())}))
-        ids = producer.flush()
-    assert len({i.position for i in ids}) > 1
-    assert list(ids[:1]) + list(ids[-1:]) == [min(ids), max(ids)]
-    assert values(log, "orders") == sent
-
-
 def test_full_batch_is_written_at_once(log: Log) -> None:
     """Reach each limit of the batching without a flush."""
     log.create_topic("by_number")
@@ -177,22 +120,6 @@ def test_message_is_written_after_its_linger_time(log: Log) -> None:
     producer.send(b"b")
     eventually(lambda: values(log, "orders") == [b"a", b"b"])
     assert len(producer.flush()) == 2
-
-
-def test_sequence_ids_count_a_producers_messages(log: Log) -> None:
-    """Send over two partitions and flushes; each producer's numbers have no gap and start at 0."""
-    log.create_topic("orders", partitions=2)
-    for name in ("one", "two"):
-        producer = log.producer("orders", name=name)
-        for index in range(10):
-            producer.send(b"x", partition=index % 2)
-            if index % 4 == 0:
-                producer.flush()
-        producer.close()
-    found = rows(log, "orders", columns=["__producer_name", "__sequence_id"])
-    assert sorted((row["__producer_name"], row["__sequence_id"]) for row in found) == [
-        (name, index) for name in ("one", "two") for index in range(10)
-    ]
 
 
 def test_properties_and_event_time_come_back(log: Log) -> None:
@@ -242,14 +169,6 @@ def test_bad_message_is_refused_and_loses_no_other(log: Log, bad: dict[str, Any]
     assert values(log, "orders", UNCOMMITTED) == [b"a", b"b"]
 
 
-def test_null_value_is_a_message(log: Log) -> None:
-    """Send a key without a value, as a tombstone is."""
-    log.create_topic("orders")
-    with log.producer("orders") as producer:
-        producer.send(None, key=b"alice")
-    assert [(row["key"], row["value"]) for row in rows(log, "orders")] == [(b"alice", None)]
-
-
 def test_message_of_100_megabytes_comes_back(log: Log) -> None:
     """Send one message far above every batch limit between two small ones."""
     log.create_topic("orders")
@@ -290,51 +209,6 @@ def test_producer_flushes_when_its_block_ends(log: Log) -> None:
     with pytest.raises(InvalidArgumentError), left_by_an_error:
         left_by_an_error.send(b"c", event_time="noon")
     assert values(log, "orders") == [b"a", b"b"]
-
-
-def test_closing_the_log_flushes_its_producers(site: Site) -> None:
-    """Close a log with two producers that hold messages."""
-    first = site.connect()
-    first.create_topic("orders")
-    for value in (b"a", b"b"):
-        first.producer("orders", batching=BY_HAND).send(value)
-    first.close()
-    assert sorted(values(site.connect(), "orders")) == [b"a", b"b"]
-
-
-def test_producers_in_threads_lose_nothing(log: Log) -> None:
-    """Share one producer among four threads that send and flush."""
-    log.create_topic("orders", partitions=2)
-    producer = log.producer("orders", batching=Batching(linger_s=0.001, max_messages=50))
-    acknowledged: list[Any] = []
-
-    def send(thread: int) -> None:
-        for index in range(100):
-            producer.send(b"%d-%d" % (thread, index), partition=thread % 2)
-            if index % 10 == 9:
-                acknowledged.extend(producer.flush())
-
-    threads = [threading.Thread(target=send, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    stored = by_partition(log, "orders")
-    for thread in range(4):
-        mine = [value for value in stored[thread % 2] if value.startswith(b"%d-" % thread)]
-        assert mine == [b"%d-%d" % (thread, index) for index in range(100)]
-    assert sorted(acknowledged) == sorted(by_id(log, "orders"))
-
-
-def test_two_producers_keep_each_its_order(log: Log) -> None:
-    """Write with two producers in turn into one partition."""
-    log.create_topic("orders")
-    producers = [log.producer("orders", name=name) for name in ("one", "two")]
-    for index in range(10):
-        send_each(producers[index % 2], [b"%d" % index])
-    assert values(log, "orders") == [b"%d" % i for i in range(10)]
-    found = rows(log, "orders", columns=["__producer_name"])
-    assert [row["__producer_name"] for row in found] == ["one", "two"] * 5
 
 
 def test_names_of_producers_are_given_or_made_up(log: Log) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.log.meddling import meddling
-from tests.log.reading import BY_HAND, by_partition, send_each, values
+from tests.log.reading import BY_HAND, by_partition, send_each
 from tests.log.sites import Site
 from txn_source import Log, Producer, TopicNotFoundError, UnavailableError
 from txn_source.model.routing import partition_of
@@ -114,42 +114,6 @@ def test_partitions_of_a_topic_that_was_made_anew_are_not_taken(log: Log) -> Non
     log.create_topic("t", partitions=3)
     with pytest.raises(TopicNotFoundError, match=r"has no partition 2.*Its partitions are 0 to 0"):
         producer.send(b"x", partition=2)
-
-
-def test_transaction_spans_old_and_new_partitions(log: Log) -> None:
-    """Begin a transaction before partitions are added, and write to both kinds: it is seen whole, or not at all."""
-    log.create_topic("t", partitions=2)
-    producer = log.producer("t", batching=BY_HAND)
-    txn = log.begin_transaction()
-    send_each(producer, [b"old"], partition=0, txn=txn)
-    log.update_topic("t", 4)
-    send_each(producer, [b"new"], partition=3, txn=txn)
-    assert values(log, "t") == []
-    assert [p.partition for p in log.transaction(txn.id).partitions] == [0, 3]
-    txn.commit()
-    assert by_partition(log, "t") == {0: [b"old"], 3: [b"new"]}
-    undone = log.begin_transaction()
-    for partition in (0, 3):
-        send_each(producer, [b"undone"], partition=partition, txn=undone)
-    undone.abort()
-    assert by_partition(log, "t") == {0: [b"old"], 3: [b"new"]}
-
-
-def test_cut_holds_over_old_and_new_partitions(log: Log) -> None:
-    """Hold an old partition back: a transfer behind it is not seen on the new one either, in reads and in cuts."""
-    log.create_topic("t")
-    producer = log.producer("t", batching=BY_HAND)
-    hanging = log.begin_transaction()
-    send_each(producer, [b"open"], partition=0, txn=hanging)
-    log.update_topic("t", 2)
-    send_each(producer, [b"before"], partition=1)
-    with log.begin_transaction() as txn:
-        for partition in (0, 1):
-            producer.send(b"transfer", partition=partition, txn=txn)
-    assert by_partition(log, "t") == {1: [b"before"]}
-    assert values(log, "t", end=log.cut("t")) == [b"before"]
-    hanging.abort()
-    assert by_partition(log, "t") == {0: [b"transfer"], 1: [b"before", b"transfer"]}
 
 
 def test_producer_goes_on_if_the_new_partitions_can_not_be_looked_up(site: Site) -> None:

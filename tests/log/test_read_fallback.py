@@ -131,19 +131,6 @@ def test_failed_copy_is_left_for_the_other(
         assert f"going on with the {OTHER[tier]} copy: {failure.reason}" in warning
 
 
-@pytest.mark.parametrize(("tier", "damage", "reason"), CASES, ids=IDS)
-def test_damage_to_the_copy_that_is_not_read_is_not_noticed(
-    filled: Filled, caplog: pytest.LogCaptureFixture, tier: Tier, damage: Damage, reason: str
-) -> None:
-    """Damage one copy of each ledger and read the other ones."""
-    for number in range(3):
-        filled.damage(damage, tier, number)
-    reader = filled.scan(UNCOMMITTED, OTHER[tier])
-    assert reader.read_all() == filled.expected[UNCOMMITTED]
-    assert filled.log.copies_read(reader).failures == []
-    assert warnings(caplog) == []
-
-
 @pytest.mark.parametrize(
     ("tier", "damage"),
     [
@@ -168,28 +155,6 @@ def test_copy_that_fails_in_the_middle_is_left_where_it_failed(
     assert failure.ledger_id == filled.ledgers[0]
     assert failure.position.entry_id > 3
     assert filled.ledgers[0] in report.ledgers[Tier.TIERED] & report.ledgers[Tier.BOOKKEEPER]
-
-
-@pytest.mark.parametrize("tier", list(Tier))
-def test_fallback_works_over_a_remote_log(remote_site: Site, tier: Tier) -> None:
-    """Lose the preferred copy of one ledger and damage another one's, behind a server."""
-    log = remote_site.connect()
-    filled = Filled(log, fill(log))
-    filled.damage(tiers.remove, tier, 0)
-    filled.damage(tiers.flip_in_middle if tier is Tier.BOOKKEEPER else tiers.flip_in_row_group(1), tier, 2)
-    for level in LEVELS:
-        reader = filled.scan(level, tier)
-        assert reader.read_all() == filled.expected[level]
-        assert [f.ledger_id for f in filled.log.copies_read(reader).failures] == filled.ledgers[::2]
-
-
-@pytest.mark.parametrize("tier", list(Tier))
-def test_each_ledger_falls_back_for_itself(filled: Filled, tier: Tier) -> None:
-    """Damage another tier's copy in each ledger: all rows are there, at both levels, whichever is preferred."""
-    for number, damaged in enumerate([Tier.TIERED, Tier.BOOKKEEPER, Tier.TIERED]):
-        filled.damage(tiers.remove, damaged, number)
-    for level in LEVELS:
-        assert filled.scan(level, tier).read_all() == filled.expected[level]
 
 
 def test_failure_behind_the_last_page_of_a_ledger_is_the_next_ledgers(
@@ -287,17 +252,6 @@ def test_ledgers_can_be_offloaded_and_hot_copies_deleted_under_a_read_that_knew_
         filled.log.delete_hot("orders")
 
     read_while(filled, Tier.BOOKKEEPER, COMMITTED, move)
-
-
-def test_object_that_replaced_a_failed_one_is_read(filled: Filled) -> None:
-    """Lose an object, delete the tiered copies, offload again: the next read takes the new objects."""
-    filled.damage(tiers.remove, Tier.TIERED, 1)
-    assert filled.log.delete_offloaded("orders") == 3
-    assert len(filled.log.offload("orders").ledger_ids) == 3
-    reader = filled.scan(COMMITTED, Tier.TIERED)
-    assert reader.read_all() == filled.expected[COMMITTED]
-    assert filled.log.copies_read(reader).failures == []
-    assert filled.log.copies_read(reader).tiered_ledgers == 3
 
 
 def test_copies_of_what_is_no_scan_are_refused(log: Log) -> None:

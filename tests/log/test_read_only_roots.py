@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -70,14 +69,6 @@ def filled(log: Log) -> dict[str, list[str]]:
     return {level: [value.hex() for value in values(log, "orders", level)] for level in (COMMITTED, UNCOMMITTED)}
 
 
-def test_client_of_a_service_reads_a_root_that_it_cannot_write(tmp_path: Path) -> None:
-    """Mount the root read-only for the client alone: nothing that it reads itself needs a write."""
-    with Site("remote", tmp_path / "log") as site:
-        expected = filled(site.connect())
-        found = scanned(site.root, "endpoint", site.endpoint)
-        assert {level: found[level] for level in expected} == expected
-
-
 @pytest.mark.parametrize("left", ["closed", "open elsewhere"])
 def test_embedded_log_is_read_from_a_read_only_mount(tmp_path: Path, left: str) -> None:
     """Mount a root read-only that nobody has open, and one that a writer has."""
@@ -91,14 +82,3 @@ def test_embedded_log_is_read_from_a_read_only_mount(tmp_path: Path, left: str) 
         assert {level: found[level] for level in expected} == expected
         assert (found["topics"], found["messages"]) == (["orders"], messages)
         assert found["refusal"].startswith("[TXNLOG_")
-
-
-def test_changes_that_cannot_be_read_without_writing_are_not_left_out(tmp_path: Path) -> None:
-    """Mount a copy read-only that was made while a writer had the log open: it is refused, with what to do."""
-    with Site("embedded", tmp_path / "log") as site:
-        filled(site.connect())
-        root = tmp_path / "snapshot"
-        shutil.copytree(site.root, root, ignore=shutil.ignore_patterns("*-shm"))
-        done = on_a_read_only_mount(root, sys.executable, "-c", SCAN, "path", str(root))
-    assert done.returncode == 1
-    assert "Open the log once where it can be written, or read a copy of it." in done.stderr

@@ -82,27 +82,6 @@ def test_reader_that_asks_first_hears_of_what_was_trimmed(log: Log) -> None:
     assert read(reader, 1) == [b"new"]
 
 
-def test_reader_says_what_was_trimmed_while_it_was_not_connected(remote_site: Site) -> None:
-    """Trim while the service can't be reached, over a restart."""
-    log = remote_site.connect()
-    producer, ids = numbered(log)
-    reader = log.reader("t", queue_size=1)
-    assert read(reader, 3) == VALUES[:3]
-    port = int(remote_site.endpoint.rsplit(":", 1)[1])
-    remote_site.stop_server()
-    with Site("embedded", remote_site.root) as beside:
-        other = beside.connect()
-        start = trim_all(other)
-    remote_site.start_server(port)
-    send_each(producer, [b"new"])
-    with pytest.raises(DataLossError) as error:
-        read(reader, 9)
-    assert error.value.lost.start <= ids[4].position
-    assert error.value.lost.end == start.position
-    while (message := reader.read_next(WAIT_S)) is None or message.value != b"new":
-        pass
-
-
 def test_what_was_read_before_it_was_trimmed_is_no_loss(site: Site) -> None:
     """Read all, trim it, and write more; seek to the earliest message; subscribe anew: nobody misses anything."""
     log = site.connect()
@@ -115,25 +94,6 @@ def test_what_was_read_before_it_was_trimmed_is_no_loss(site: Site) -> None:
     reader.seek("earliest")
     assert read(reader, 1) == [b"a"]
     assert take(subscribe(log), 1) == [b"a"]
-
-
-def test_durable_subscription_keeps_what_it_has_not_acknowledged(site: Site) -> None:
-    """Trim under a subscription whose last acknowledged message is followed by aborted ones: it misses nothing."""
-    log = site.connect()
-    producer, _ = numbered(log)
-    consumer = subscribe(log)
-    take(consumer, 9, acknowledge=True)
-    log.roll_ledger("t")
-    assert [t.ledgers for t in log.trim("t", keep_bytes=0)] == [0]
-    take(consumer, 1, acknowledge=True)
-    consumer.close()
-    transaction = log.begin_transaction()
-    send_each(producer, [b"x"], txn=transaction)
-    transaction.abort()
-    log.roll_ledger("t")
-    assert [t.ledgers for t in log.trim("t", keep_bytes=0)] == [2]
-    send_each(producer, [b"new"])
-    assert take(subscribe(log), 1) == [b"new"]
 
 
 def test_topic_made_anew_is_another_one(site: Site) -> None:
@@ -149,25 +109,6 @@ def test_topic_made_anew_is_another_one(site: Site) -> None:
     for call in (lambda: reader.read_next(WAIT_S), lambda: consumer.receive(WAIT_S)):
         with pytest.raises(SubscriptionNotFoundError):
             _until_it_says_so(call)
-
-
-def test_topic_made_anew_while_the_connection_was_lost_is_another_one(remote_site: Site) -> None:
-    """Delete and make the topic again while the service is away: nothing of the new one is read, and none is made."""
-    log = remote_site.connect()
-    numbered(log)
-    reader, consumer = log.reader("t", queue_size=1), subscribe(log, queue_size=1)
-    port = int(remote_site.endpoint.rsplit(":", 1)[1])
-    remote_site.stop_server()
-    with Site("embedded", remote_site.root) as beside:
-        other = beside.connect()
-        other.delete_topic("t")
-        other.create_topic("t")
-        send_each(other.producer("t"), [b"other"])
-    remote_site.start_server(port)
-    for call in (lambda: consumer.receive(WAIT_S), lambda: reader.read_next(WAIT_S)):
-        with pytest.raises(SubscriptionNotFoundError):
-            _until_it_says_so(call)
-    eventually(lambda: log.subscriptions("t") == [])
 
 
 def _until_it_says_so(call: object) -> None:

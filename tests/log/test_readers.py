@@ -9,20 +9,8 @@ import pytest
 from tests.log.consuming import END, VALUES, WAIT_S, numbered, read
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, eventually, send_each
 from tests.log.sites import ManualClock, Site
-from txn_source import InvalidArgumentError, Log, MessageId, Position, Producer, Reader, TopicNotFoundError
+from txn_source import InvalidArgumentError, Log, MessageId, Position, TopicNotFoundError
 from txn_source.model.position import MAX_LEDGER_ID, PositionRange
-
-
-def test_reader_reads_from_the_start_and_waits(log: Log) -> None:
-    """Read everything; then nothing comes until something is written."""
-    producer, _ = numbered(log)
-    reader = log.reader("t")
-    assert read(reader, 10) == VALUES
-    assert reader.read_next(0.0) is None
-    assert not reader.has_message_available()
-    send_each(producer, [b"new"])
-    assert reader.has_message_available()
-    assert read(reader, 1) == [b"new"]
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest", "message id", "position"])
@@ -107,20 +95,6 @@ def test_reader_seeks(log: Log) -> None:
     assert read(reader, 11) == [*VALUES, b"new"]
 
 
-def test_seek_of_one_partition_leaves_the_others_where_they_are(log: Log) -> None:
-    """Read two partitions to different places, and seek in one of them."""
-    log.create_topic("t", 2)
-    producer = log.producer("t", batching=BY_HAND)
-    ids = [send_each(producer, [b"%d:%d" % (p, n) for n in range(3)], partition=p) for p in range(2)]
-    reader = log.reader("t")
-    assert sorted(read(reader, 6)) == [b"%d:%d" % (p, n) for p in range(2) for n in range(3)]
-    stand = reader.seek(ids[1][1])
-    assert stand[1] == ids[1][1]
-    assert read(reader, 2) == [b"1:1", b"1:2"]
-    assert not reader.has_message_available()
-    assert reader.read_next(0.0) is None
-
-
 def test_reader_leaves_nothing_behind(log: Log) -> None:
     """Open readers side by side, and close them."""
     numbered(log)
@@ -172,9 +146,10 @@ def test_reader_goes_on_after_its_service_was_paused(clocked_site: Site, clock: 
     assert read(reader, 1) == [END]
 
 
-def _of_purged_ledgers(site: Site, clock: ManualClock, level: str) -> tuple[Log, Producer, Reader, list[bytes]]:
-    """Write a ledger with aborted messages and large entries, and let its entries leave the database."""
-    log = site.connect()
+@pytest.mark.parametrize("level", [COMMITTED, UNCOMMITTED])
+def test_offloaded_ledgers_are_read_and_counted(clocked_site: Site, clock: ManualClock, level: str) -> None:
+    """Read a ledger that only its object knows any more; ask before each message whether there is one."""
+    log = clocked_site.connect()
     log.create_topic("t")
     producer = log.producer("t", batching=BY_HAND)
     for number, end in enumerate(["commit", "abort", "commit"]):
@@ -191,13 +166,7 @@ def _of_purged_ledgers(site: Site, clock: ManualClock, level: str) -> tuple[Log,
     log.delete_hot("t")
     [closed, _] = log.metadata.list_ledgers(1, PositionRange(Position(1, 0), Position(MAX_LEDGER_ID, 0))).to_pylist()
     assert closed["purged"]
-    return log, producer, log.reader("t", isolation_level=level), visible
-
-
-@pytest.mark.parametrize("level", [COMMITTED, UNCOMMITTED])
-def test_offloaded_ledgers_are_read_and_counted(clocked_site: Site, clock: ManualClock, level: str) -> None:
-    """Read a ledger that only its object knows any more; ask before each message whether there is one."""
-    _, producer, reader, visible = _of_purged_ledgers(clocked_site, clock, level)
+    reader = log.reader("t", isolation_level=level)
     found: list[bytes] = []
     for _ in visible:
         assert reader.has_message_available(), found

@@ -22,29 +22,6 @@ def reconnect(consumer: Consumer) -> None:
     eventually(lambda: consumer._link.current not in (None, before))
 
 
-@pytest.mark.parametrize("of", ["consumer", "reader"])
-def test_seek_whose_connection_is_replaced_holds(site: Site, of: str) -> None:
-    """Answer a seek, and replace the connection before the answer is used: all comes from there nevertheless."""
-    log = site.connect()
-    numbered(log)
-    who: Any = subscribe(log) if of == "consumer" else log.reader("t")
-    consumer: Consumer = who if of == "consumer" else who._consumer
-    take(consumer, 6)
-    inner, lost = Conversation.seek, []
-
-    def seek(link: Conversation, *arguments: Any) -> Any:
-        sought = inner(link, *arguments)
-        if not lost:
-            lost.append(link)
-            reconnect(consumer)
-        return sought
-
-    with patch.object(Conversation, "seek", seek):
-        who.seek("earliest")
-    assert lost
-    assert take(consumer, 10) == VALUES
-
-
 def test_reader_that_reads_while_it_connects_again_gets_nothing_twice(site: Site) -> None:
     """Read between the moment when a reader asks to go on where it stands and the service's answer."""
     log = site.connect()

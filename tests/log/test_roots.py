@@ -10,7 +10,7 @@ import pytest
 import txn_source
 from tests.log.reading import BY_HAND, send_each, values
 from tests.log.roots import Roots, log, roots
-from txn_source import Log, Position
+from txn_source import Log
 from txn_source.model.errors import InvalidArgumentError, UnavailableError
 
 __all__ = ["log", "roots"]
@@ -101,19 +101,3 @@ def test_unmounted_root_is_not_written_to(log: Log, roots: Roots) -> None:
     roots.b.rmdir()
     roots.bring_back("b")
     assert len(producer.flush()) == 1
-
-
-def test_one_copy_asks_for_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count the calls of a producer and a scan in a log that has one root: none is about roots or policies."""
-    with txn_source.connect(tmp_path / "log") as log:
-        log.create_topic("t")
-        made: list[str] = []
-        transport = log.metadata.transport
-        call = transport.call
-        monkeypatch.setattr(transport, "call", lambda name, request: (made.append(name), call(name, request))[1])
-        with log.producer("t", batching=BY_HAND) as producer:
-            send_each(producer, [b"1", b"2"])
-        assert values(log, "t") == [b"1", b"2"]
-        assert made[:3] == ["OpenProducer", "Append", "Append"]
-        assert not {"GetPolicies", "GetLog", "ListHotSegments"} & set(made)
-        assert log.stats("t").partitions[0].high_watermark == Position(1, 2)

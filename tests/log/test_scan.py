@@ -7,13 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, rows, send_each, values
+from tests.log.reading import BY_HAND, UNCOMMITTED, rows, send_each, values
 from tests.log.sites import Site
 from txn_source import (
     InvalidArgumentError,
-    IsolationLevel,
     Log,
-    ReadPriority,
     SchemaMismatchError,
     SegmentUnreadableError,
     TopicNotFoundError,
@@ -23,25 +21,6 @@ pytestmark = pytest.mark.also("objects", "copies")
 
 _DEFAULT = ["__partition", "__ledger_id", "__entry_id", "__batch_index", "__publish_time", "__event_time"]
 _ALL = [*_DEFAULT, "__topic", "__producer_name", "__sequence_id", "__txn_id", "__txn_status", "__properties"]
-
-
-@pytest.mark.parametrize(
-    "level", ["read_uncommitted", "READ-UNCOMMITTED", " Read_Uncommitted ", IsolationLevel.READ_UNCOMMITTED]
-)
-def test_level_is_read_in_any_spelling(log: Log, level: Any) -> None:
-    """Scan an open transaction at spellings of one level."""
-    log.create_topic("orders")
-    send_each(log.producer("orders"), [b"x"], txn=log.begin_transaction())
-    assert values(log, "orders", level) == [b"x"]
-    assert values(log, "orders") == []
-
-
-@pytest.mark.parametrize("level", ["", "serializable", "read committed", None, 1])
-def test_unknown_level_is_refused_with_the_two_there_are(log: Log, level: Any) -> None:
-    """Scan at a level that isn't one."""
-    log.create_topic("orders")
-    with pytest.raises(InvalidArgumentError, match="read_committed or read_uncommitted"):
-        log.scan("orders", level)
 
 
 def test_schema_is_payload_then_default_metadata(log: Log) -> None:
@@ -162,35 +141,6 @@ def test_wrong_topics_are_refused(log: Log, topics: Any) -> None:
         log.scan(topics)
 
 
-def test_reading_twice_gives_the_same_rows(log: Log) -> None:
-    """Scan a log with all kinds of messages twice at each level, with all columns."""
-    log.create_topic("orders", partitions=2, ledger_max_entries=5)
-    producer = log.producer("orders")
-    for index in range(30):
-        transaction = log.begin_transaction() if index % 2 else None
-        producer.send(b"%d" % index, key=b"%d" % index, txn=transaction)
-        if transaction and index < 25:
-            transaction.commit() if index % 3 else transaction.abort()
-        else:
-            producer.flush()
-    for level in (COMMITTED, UNCOMMITTED):
-        once = log.scan("orders", level, ["value", *_ALL]).read_all()
-        assert once.num_rows > 15
-        assert log.scan("orders", level, ["value", *_ALL]).read_all() == once
-
-
-def test_range_that_is_all_aborted_gives_no_rows(log: Log) -> None:
-    """Abort everything; the schema comes all the same."""
-    log.create_topic("orders", partitions=2)
-    producer = log.producer("orders")
-    for _ in range(3):
-        transaction = log.begin_transaction()
-        send_each(producer, [b"x", b"y"], txn=transaction)
-        transaction.abort()
-    assert log.scan("orders").read_all().num_rows == 0
-    assert len(values(log, "orders", UNCOMMITTED)) == 6
-
-
 def test_many_small_entries_come_in_few_batches(log: Log) -> None:
     """Write 3,000 entries of one message each and 70,000 messages in large ones; count the batches."""
     log.create_topic("orders")
@@ -210,16 +160,6 @@ def test_many_small_entries_come_in_few_batches(log: Log) -> None:
     assert len(batches) <= 4
     assert max(batches) <= 65_536
     assert values(log, "orders") == [b"x", b"y"] * 1500 + [b"z"] * 70_000
-
-
-def test_read_priority_is_checked(log: Log) -> None:
-    """Scan with every priority there is, and with one there isn't."""
-    log.create_topic("orders")
-    send_each(log.producer("orders"), [b"x"])
-    for priority in ("tiered-first", "bookkeeper-first", "Tiered-Storage-First", *ReadPriority):
-        assert values(log, "orders", read_priority=priority) == [b"x"]
-    with pytest.raises(InvalidArgumentError, match=r"tiered-first.*bookkeeper-first"):
-        log.scan("orders", read_priority="hot-first")
 
 
 @pytest.mark.files

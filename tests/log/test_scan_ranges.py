@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
 from tests.log.reading import UNCOMMITTED, by_partition, send_each, values
 from tests.log.sites import ManualClock
-from txn_source import InvalidArgumentError, Log, MessageId, OutOfRangeError, Position
+from txn_source import Log, MessageId, OutOfRangeError, Position
 
 
 @pytest.fixture
@@ -45,23 +44,6 @@ def test_position_is_taken_in_every_form(log: Log, ids: list[MessageId]) -> None
     assert values(log, "orders", end={"orders": {0: "earliest"}}) == []
     assert values(log, "orders", start="latest") == []
     assert len(values(log, "orders", start={}, end={})) == 7
-
-
-def test_partitions_that_are_not_named_are_read_whole(log: Log) -> None:
-    """Name one of three partitions on each side."""
-    log.create_topic("orders", partitions=3)
-    producer = log.producer("orders")
-    ids = {p: send_each(producer, [b"a", b"b", b"c"], partition=p) for p in range(3)}
-    log.create_topic("bills")
-    send_each(log.producer("bills"), [b"x"])
-    found = by_partition_of(log, start={"orders": {1: ids[1][1].position}}, end={"orders": {2: ids[2][1].position}})
-    assert found == {0: [b"a", b"b", b"c"], 1: [b"b", b"c"], 2: [b"a"]}
-    assert values(log, ["bills", "orders"], start={"orders": dict.fromkeys(range(3), "latest")}) == [b"x"]
-
-
-def by_partition_of(log: Log, **options: Any) -> dict[int, list[bytes]]:
-    table = log.scan("orders", columns=["__partition", "value"], **options).read_all().to_pylist()
-    return {p: [row["value"] for row in table if row["__partition"] == p] for p in {r["__partition"] for r in table}}
 
 
 def test_position_above_the_bound_gives_nothing_and_no_error(log: Log) -> None:
@@ -126,46 +108,6 @@ def test_position_before_entry_0_is_refused(log: Log, ids: list[MessageId]) -> N
     for side in ("start", "end"):
         with pytest.raises(OutOfRangeError, match=rf"Position {ids[3].ledger_id}:-1 "):
             log.scan("orders", **{side: Position(ids[3].ledger_id, -1)})
-
-
-@pytest.mark.parametrize(
-    "offsets",
-    [
-        "12",
-        "12:x",
-        "-1:0",
-        "{",
-        '{"orders": 5}',
-        '{"orders": {"x": "1:0"}}',
-        '{"orders": {"0": "1:0", "0": "1:1"}}',
-        {"orders": {0: 5}},
-        {"orders": {True: "1:0"}},
-        {"orders": {-1: "1:0"}},
-        {"orders": {9: "1:0"}},
-        {"bills": {0: "1:0"}},
-        {"bad name": {0: "1:0"}},
-        5,
-        1.5,
-        b"1:0",
-        datetime(2026, 1, 31),  # noqa: DTZ001 - a time without a zone could be any
-    ],
-    ids=repr,
-)
-def test_malformed_offsets_are_refused(log: Log, offsets: Any) -> None:
-    """Give each on both sides."""
-    log.create_topic("orders")
-    for side in ("start", "end"):
-        with pytest.raises(InvalidArgumentError):
-            log.scan("orders", **{side: offsets})
-
-
-def test_bare_position_needs_one_partition(log: Log) -> None:
-    """Give a position that doesn't say which partition it belongs to."""
-    log.create_topic("orders", partitions=2)
-    [written] = send_each(log.producer("orders"), [b"x"], partition=1)
-    with pytest.raises(InvalidArgumentError, match="which of the 2 partitions"):
-        log.scan("orders", start=written.position)
-    assert values(log, "orders-partition-1", start=written.position) == [b"x"]
 
 
 def test_time_stands_for_the_first_message_published_then_or_after(clocked_log: Log, clock: ManualClock) -> None:

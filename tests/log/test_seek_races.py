@@ -6,9 +6,7 @@ lets them go, or cuts the connection; see ``holding.py``.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -68,28 +66,6 @@ def test_permits_sent_before_a_seek_that_arrive_after_it_are_void(site: Site) ->
     assert take(consumer, 10) == VALUES
 
 
-def test_permits_that_arrive_during_a_seek_are_served_from_the_new_place_only(site: Site) -> None:
-    """Let the consumer ask for more while its seek is carried out but not answered yet."""
-    log, way = holding(site)
-    _, ids = filled(log)
-    consumer = subscribed(log, queue_size=2)
-    take(consumer, 2)
-    way.hold("receipt")
-    with meanwhile(lambda: consumer.seek(ids[5])):
-        way.held("receipt")
-        way.inner.call("ListSubscriptions", _listing())  # any call: the service answers while the seek is under way
-        eventually(lambda: way.deliveries(1) == 2)
-        way.let_go("receipt")
-    assert take(consumer, 5) == VALUES[5:]
-    assert consumer.receive(0.0) is None
-
-
-def _listing() -> Any:
-    from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-
-    return pb.ListSubscriptionsRequest(topic="persistent://public/default/t")
-
-
 # Deliveries
 
 
@@ -105,58 +81,6 @@ def test_delivery_on_the_wire_during_a_seek_is_dropped(site: Site) -> None:
     assert take(consumer, 3) == VALUES[7:]
     assert consumer.receive(0.0) is None
     assert mark(log) == ids[7]
-
-
-def test_delivery_that_arrives_before_the_seeks_answer_is_kept(site: Site) -> None:
-    """Hold the answer to a seek back until the deliveries of its epoch are there: none of them is lost."""
-    log, way = holding(site)
-    filled(log)
-    consumer = subscribed(log)
-    take(consumer, 10)
-    way.hold("receipt")
-    with meanwhile(lambda: consumer.seek("earliest")):
-        way.held("receipt")
-        eventually(lambda: way.deliveries(1) == 10)
-        eventually(lambda: len(consumer._queue._queue) > 0)  # until the consumer has taken them, too
-        way.let_go("receipt")
-    assert take(consumer, 10) == VALUES
-
-
-def test_messages_in_the_queue_are_dropped_by_a_seek(site: Site) -> None:
-    """Let everything arrive first; take some, seek forward, and back."""
-    log, way = holding(site)
-    _, ids = filled(log)
-    consumer = subscribed(log)
-    assert take(consumer, 3) == VALUES[:3]
-    assert way.deliveries(0) == 10
-    consumer.seek(ids[8])
-    assert take(consumer, 1) == [b"8"]
-    consumer.seek(ids[1])
-    assert take(consumer, 9) == VALUES[1:]
-
-
-def test_thread_that_receives_gets_nothing_older_after_the_seek(site: Site) -> None:
-    """Receive in one thread while another seeks again and again; look at epochs after each seek has returned."""
-    log = site.connect()
-    filled(log)
-    consumer = subscribed(log, queue_size=3)
-    returned, wrong, over = [0], [], threading.Event()
-
-    def receive() -> None:
-        while not over.is_set():
-            at_least = returned[0]
-            message = consumer.receive(0.02)
-            if message is not None and message.epoch < at_least:
-                wrong.append((message.epoch, at_least))
-
-    with meanwhile(receive):
-        for _ in range(20):
-            consumer.seek("earliest")
-            returned[0] = consumer.epoch
-        over.set()
-    assert wrong == []
-    consumer.seek("earliest")
-    assert take(consumer, 10) == VALUES
 
 
 def test_delivery_on_the_wire_during_an_operators_seek_cannot_move_the_cursor(site: Site) -> None:
@@ -208,22 +132,6 @@ def test_late_acknowledgement_is_ignored_and_counted(site: Site, cumulative: boo
     assert take(consumer, 10) == VALUES
 
 
-def test_message_from_before_the_seek_that_is_acknowledged_after_it_is_ignored(site: Site) -> None:
-    """Keep messages over a seek; then acknowledge them, and one from after it."""
-    log = site.connect()
-    _, ids = filled(log)
-    consumer = subscribed(log)
-    old = [consumer.receive(WAIT_S) for _ in range(5)]
-    consumer.seek("earliest")
-    new = consumer.receive(WAIT_S)
-    for message in [*old, new]:
-        assert message is not None
-        consumer.acknowledge(message)
-    consumer.flush()
-    assert log.subscription("t", "s").ignored_acknowledgements == 5
-    assert mark(log) == ids[1]
-
-
 def test_acknowledgements_made_before_a_seek_of_another_partition_count(site: Site) -> None:
     """Acknowledge in one partition, not sent yet; seek by a message of the other one: the first keeps its place."""
     log = site.connect()
@@ -263,22 +171,6 @@ def test_seek_that_an_operators_seek_overtakes_is_made_after_it(site: Site, oper
     assert consumer.receive(0.0) is None
 
 
-def test_operators_seek_after_the_consumers_wins(site: Site) -> None:
-    """Seek by an operator before the consumer has the answer to its own: in the end it is where the operator wants."""
-    log, way = holding(site)
-    _, ids = filled(log)
-    consumer = subscribed(log)
-    way.hold("receipt")
-    with meanwhile(lambda: consumer.seek(ids[3])):
-        way.held("receipt")
-        assert log.seek("t", "s", ids[6]).epoch == 2
-        way.let_go("receipt")
-    eventually(lambda: consumer.epoch == 2)
-    assert take(consumer, 4) == VALUES[6:]
-    assert consumer.receive(0.0) is None
-    assert mark(log) == ids[6]
-
-
 def test_two_seeks_of_one_consumer_come_one_after_the_other(site: Site) -> None:
     """Seek in two threads at once: the epoch goes up by two, and what is received begins where the last one put it."""
     log, way = holding(site)
@@ -306,21 +198,6 @@ def test_seek_with_an_old_epoch_is_refused(site: Site) -> None:
             log.seek("t", "s", "latest", epoch=epoch)
     assert mark(log) == ids[4]
     assert log.seek("t", "s", "earliest").epoch == 4
-
-
-def test_many_that_seek_at_once_each_get_an_epoch(site: Site) -> None:
-    """Let eight operators and the consumer seek at once: no epoch is given twice."""
-    log = site.connect()
-    _, ids = filled(log)
-    consumer = subscribed(log)
-    with ThreadPoolExecutor(8) as pool:
-        futures = [pool.submit(log.seek, "t", "s", at) for at in ids[:8]]
-        consumer.seek(ids[9])
-        epochs = [future.result(WAIT_S).epoch for future in futures]
-    assert len(set(epochs)) == 8
-    consumer.seek(ids[9])
-    assert take(consumer, 1) == [b"9"]
-    assert consumer.receive(0.0) is None
 
 
 # A lost connection
@@ -355,27 +232,6 @@ def test_seek_survives_a_lost_connection(site: Site, kind: str, lose: Callable[[
     assert [c.name for c in log.subscription("t", "s").consumers] == [consumer._request.consumer_name]
 
 
-def test_operators_seek_while_the_consumer_is_away_is_followed(site: Site) -> None:
-    """Hold up the consumer's return until an operator has sought: it begins in the new epoch, at the new place."""
-    log, way = holding(site)
-    operator = site.connect()
-    _, ids = filled(log)
-    consumer = subscribed(log)
-    old = consumer.receive(WAIT_S)
-    way.hold("subscribe")
-    way.talks[-1].cut()
-    way.held("subscribe")
-    operator.seek("t", "s", ids[5])
-    way.let_go("subscribe")
-    eventually(lambda: consumer.epoch == 1)
-    assert take(consumer, 5) == VALUES[5:]
-    assert old is not None
-    consumer.acknowledge_cumulative(old)
-    consumer.flush()
-    assert mark(log) == ids[5]
-    assert log.subscription("t", "s").ignored_acknowledgements == 1
-
-
 def test_deliveries_of_a_cut_connection_are_not_taken(site: Site) -> None:
     """Let deliveries of the old connection arrive when the consumer has a new one: nothing comes twice."""
     log, way = holding(site)
@@ -408,16 +264,3 @@ def test_redelivery_drops_what_is_on_the_wire_as_a_seek_does(site: Site) -> None
         way.let_go("delivery")
     assert taken.result() == VALUES[1:]
     assert consumer.receive(0.0) is None
-
-
-def test_reader_goes_on_where_it_was_after_a_lost_connection(site: Site) -> None:
-    """Cut a reader's connection, unseen by the service, after some messages: it reads each message once."""
-    log, way = holding(site)
-    filled(log)
-    reader = log.reader("t", queue_size=4)
-    found = [reader.read_next(WAIT_S) for _ in range(3)]
-    way.talks[-1].cut()
-    eventually(lambda: len(way.talks) == 2 and reader._consumer._link.current is not None)
-    found += [reader.read_next(WAIT_S) for _ in range(7)]
-    assert [message and message.value for message in found] == VALUES
-    assert not reader.has_message_available()

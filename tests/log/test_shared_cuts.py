@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 
 import pytest
 
@@ -27,30 +26,6 @@ def bank(log: Log) -> Log:
     for topic in ("debits", "credits"):
         log.create_topic(topic, partitions=2)
     return log
-
-
-def test_reads_at_one_cut_see_the_same_transfers(bank: Log) -> None:
-    """Join two topics, read one after the other, while a writer commits transfers: at one cut they always match."""
-    stop = threading.Event()
-
-    def write() -> None:
-        number = 0
-        while not stop.is_set():
-            transfer(bank, f"{number}")
-            number += 1
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        counts = set()
-        while len(counts) < 6:
-            cut = bank.cut(["debits", "credits"])
-            debits = values(bank, "debits", end=cut)
-            counts.add(len(debits))
-            assert sorted(debits) == sorted(values(bank, "credits", end=cut.json()))
-    finally:
-        stop.set()
-        writer.join()
 
 
 def test_cut_leaves_out_what_is_held_back_elsewhere(bank: Log) -> None:

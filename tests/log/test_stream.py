@@ -10,13 +10,12 @@ import logging
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from tests.log.meddling import meddling
-from tests.log.reading import UNCOMMITTED, by_partition, send_each, told_by
+from tests.log.reading import UNCOMMITTED, send_each, told_by
 from tests.log.sites import ManualClock, Site
 from tests.log.streaming import Follower, as_text, numbered, reread, stream_of, transfer
 from txn_source import (
@@ -192,36 +191,6 @@ def test_query_that_begins_at_the_end_begins_at_a_cut(stream_log: Log) -> None:
     assert query.all_values() == [b"whole", b"whole"]
 
 
-def test_latest_never_goes_backwards(stream_log: Log) -> None:
-    """Open, commit, abort and time out transactions, roll and offload; each end lies at or above the one before."""
-    log = stream_log
-    producer = log.producer("t")
-    query = Follower(log, stream_of(log))
-    seen = [query.stream.newest().positions]
-
-    def look() -> None:
-        query.next()
-        seen.append(query.at.positions)
-        seen.append(query.stream.newest().positions)
-
-    send_each(producer, numbered(2), partition=0)
-    look()
-    transactions = [log.begin_transaction() for _ in range(3)]
-    for number, transaction in enumerate(transactions):
-        send_each(producer, ["x"], partition=number % 2, txn=transaction)
-        look()
-    for end in (transactions[2].commit, transactions[0].abort, lambda: log.roll_ledger("t"), transactions[1].commit):
-        end()
-        look()
-    log.roll_ledger("t")
-    log.offload("t")
-    log.delete_hot("t")
-    look()
-    for before, after in pairwise(seen):
-        assert all(before[place] <= after[place] for place in before)
-    assert seen[0] != seen[-1]
-
-
 # New topics
 
 
@@ -238,18 +207,6 @@ def test_topic_that_matches_later_is_read_from_its_start(log: Log) -> None:
     assert query.values() == [b"a-2 0", b"a-2 1"]
     assert query.next() is None
     query.replay(stream_of(log, pattern="a-.*"))
-
-
-def test_empty_topic_that_matches_makes_no_batch(log: Log) -> None:
-    """Make an empty topic that matches: there is nothing to read, however often one asks."""
-    log.create_topic("a-1")
-    query = Follower(log, stream_of(log, pattern="a-.*"))
-    log.create_topic("a-2")
-    assert query.next() is None
-    with log.producer("a-1") as producer:
-        send_each(producer, ["x"])
-    assert query.values() == [b"x"]
-    assert query.next() is None
 
 
 def test_topic_made_while_topics_are_looked_up_is_part_of_the_batch(site: Site) -> None:
@@ -269,18 +226,6 @@ def test_topic_made_while_topics_are_looked_up_is_part_of_the_batch(site: Site) 
     way.after["ListTopics"] = make
     assert query.values() == [b"leg", b"leg"]
     assert query.next() is None
-
-
-def test_topic_deleted_while_topics_are_looked_up_is_left_out(site: Site) -> None:
-    """Delete a topic that was listed and never read, before the bounds are read: the query goes on with the others."""
-    log = site.connect()
-    log.create_topic("a-1")
-    slow, way = meddling(site)
-    query = Follower(slow, stream_of(slow, pattern="a-.*"))
-    log.create_topic("a-2")
-    send_each(log.producer("a-1"), ["x"])
-    way.after["ListTopics"] = lambda: log.delete_topic("a-2")
-    assert query.values() == [b"x"]
 
 
 def test_topics_that_are_made_without_end_are_told(site: Site) -> None:
@@ -389,36 +334,3 @@ def test_stream_that_nobody_holds_back_says_nothing(stream_log: Log, caplog: pyt
     assert query.values() == [b"open"]
     assert query.next() is None
     assert told_by("client.streaming", caplog) == []
-
-
-# Whole transactions
-
-
-def test_halves_are_shown_only_if_that_is_asked_for(stream_log: Log) -> None:
-    """Hold one leg of a transfer back: without the cut the other leg comes in an earlier batch."""
-    log = stream_log
-    producer = log.producer("t")
-    hanging = log.begin_transaction()
-    send_each(producer, ["open"], partition=0, txn=hanging)
-    transfer(log, producer, "legs")
-    whole, halves = (Follower(log, stream_of(log, consistent_cut=cut)) for cut in (True, False))
-    assert whole.next() is None
-    assert halves.values() == [b"legs"]
-    hanging.commit()
-    assert sorted(whole.values() or ()) == [b"legs", b"legs", b"open"]
-    assert sorted(halves.values() or ()) == [b"legs", b"open"]
-
-
-def test_transfers_between_topics_are_whole_in_every_batch(log: Log) -> None:
-    """Read two topics with a limit of one message: a debit comes with its credit, in the order of its partition."""
-    for topic in ("credits", "debits"):
-        log.create_topic(topic)
-    credits, debits = log.producer("credits"), log.producer("debits")
-    for number in range(5):
-        with log.begin_transaction() as transaction:
-            debits.send(f"{number}", txn=transaction)
-            credits.send(f"{number}", txn=transaction)
-    query = Follower(log, stream_of(log, ["debits", "credits"], limits=StreamLimits(max_messages=1)))
-    batches = [[row["value"] for row in rows] for rows in query.drain() if rows]
-    assert batches == [[f"{n}".encode()] * 2 for n in range(5)]
-    assert by_partition(log, "debits") == by_partition(log, "credits")

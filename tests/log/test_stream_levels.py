@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from tests.log.history import PARTITIONS, STEPS, History
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each
-from tests.log.streaming import Follower, reread, rows_between, stream_of, transfer
+from tests.log.streaming import Follower, rows_between, stream_of, transfer
 from tests.log.subscribed import Streams
 from tests.selection import examples
 from txn_source import InvalidArgumentError, IsolationLevel, Log, connect
-from txn_source.client.stream_offset import StreamOffset
 from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.client.streaming.stream import TopicStream
 
@@ -37,29 +36,6 @@ def half(log: Log) -> tuple[Follower, Any]:
     return query, (transaction, producer)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_every_offset_tells_its_level(log: Log, level: str) -> None:
-    log.create_topic("t")
-    query = Follower(log, stream_of(log, level=level))
-    send_each(log.producer("t"), ["x"])
-    query.next()
-    query.stream.freeze()
-    for offset in (query.at, query.batches[0][0], query.stream.newest()):
-        assert offset.to_json()["level"] == level
-
-
-def test_batch_is_read_at_the_level_it_was_planned_at(log: Log, half: tuple[Follower, Any]) -> None:
-    """Replay batches of each level with streams of the other one, before and after an abort: the rows are the same."""
-    query, (transaction, producer) = half
-    send_each(producer, ["plain"], partition=1)
-    other = Follower(log, stream_of(log))
-    assert other.values() == [b"plain"]
-    for _ in range(2):
-        query.replay(stream_of(log))
-        other.replay(stream_of(log, level=UNCOMMITTED))
-        transaction.abort()
-
-
 def test_half_of_a_transaction_is_not_followed_by_the_other_half(log: Log, half: tuple[Follower, Any]) -> None:
     """See one half uncommitted, commit the other, and go on at read_committed: refused, before and after the commit,
     with the start of a new query that sees both halves."""
@@ -76,35 +52,6 @@ def test_half_of_a_transaction_is_not_followed_by_the_other_half(log: Log, half:
     query.stream = stream_of(log)
     transfer(log, producer, "next")
     assert query.values() == [b"next", b"next"]
-
-
-def test_aborted_transaction_stands_in_nobodys_way(log: Log, half: tuple[Follower, Any]) -> None:
-    """Abort what was seen by half: read_committed goes on, and shows nothing of it."""
-    query, (transaction, producer) = half
-    send_each(producer, ["never"], partition=1, txn=transaction)
-    transaction.abort()
-    query.stream = stream_of(log)
-    assert query.next() == []
-    transfer(log, producer, "next")
-    assert query.values() == [b"next", b"next"]
-
-
-def test_committed_stream_may_go_on_uncommitted(log: Log) -> None:
-    """Stop a read_committed query behind an open transaction: at read_uncommitted it goes on there, and back."""
-    log.create_topic("t", partitions=2)
-    producer = log.producer("t", batching=BY_HAND)
-    transfer(log, producer, "a")
-    query = Follower(log, stream_of(log))
-    assert query.values() == [b"a", b"a"]
-    transaction = log.begin_transaction()
-    send_each(producer, ["open"], partition=0, txn=transaction)
-    assert query.next() is None
-    query.stream = stream_of(log, level=UNCOMMITTED)
-    assert query.values() == [b"open"]
-    transaction.commit()
-    query.stream = stream_of(log)
-    transfer(log, producer, "b")
-    assert query.values() == [b"b", b"b"]
 
 
 def test_offset_without_a_level_is_taken_for_uncommitted(log: Log, half: tuple[Follower, Any]) -> None:
@@ -223,13 +170,3 @@ def test_no_change_of_levels_tears_a_transaction(
                 assert sum(batches.values()) == len(history.entries[name]), "a part of it"
             else:
                 raise AssertionError("one part at each level")
-
-
-def test_change_is_judged_by_the_offset_alone(log: Log, half: tuple[Follower, Any]) -> None:
-    """Ask for read_committed with an offset that is a cut and says read_uncommitted: it is taken at once."""
-    query, (transaction, producer) = half
-    transaction.commit()
-    transfer(log, producer, "a")
-    assert query.values() == [b"a", b"a"]
-    end = stream_of(log).latest(reread(query.at))
-    assert isinstance(end, StreamOffset)

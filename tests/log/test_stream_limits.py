@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any
 
 import pytest
 
-from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
+from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each
 from tests.log.streaming import Follower, as_text, numbered, reread, stream_of, transfer
 from txn_source import Log
 from txn_source.client.stream_offset import StreamOffset
@@ -47,18 +46,6 @@ def test_entry_larger_than_the_limits_gets_through(log: Log) -> None:
             producer.flush()
     assert [len(rows) for rows in limited(log, max_messages=1).drain()] == [5, 5]
     assert [len(rows) for rows in limited(log, max_bytes=1).drain()] == [5, 5]
-
-
-def test_batch_that_ends_with_a_ledger_needs_it_no_more(log: Log) -> None:
-    """Limit batches to what a ledger has, and trim each ledger when it was read: nothing was lost."""
-    log.create_topic("t", ledger_max_entries=2)
-    with log.producer("t") as producer:
-        send_each(producer, numbered(6))
-    query = limited(log, max_messages=2)
-    for ledger in log.stats("t").ledgers[1:]:
-        assert len(query.next() or ()) == 2
-        log.trim("t", before=f"{ledger.ledger_id}:0")
-    assert query.next() is None
 
 
 def test_full_batch_leaves_no_batch_without_messages(log: Log) -> None:
@@ -105,35 +92,6 @@ def test_messages_are_counted_as_a_reader_of_the_level_sees_them(log: Log) -> No
         send_each(producer, [f"plain {number}"])
     assert [len(rows) for rows in limited(log, max_messages=2).drain()] == [2, 2]
     assert [len(rows) for rows in limited(log, level=UNCOMMITTED, max_messages=2).drain()] == [2] * 6
-
-
-@pytest.mark.parametrize("limits", [{"max_messages": 1}, {"max_messages": 3}, {"max_messages": 7}, {"max_bytes": 1}])
-def test_limited_batches_hold_whole_transactions(log: Log, limits: dict[str, int]) -> None:
-    """Read chains of transfers over four partitions in small batches; each has both legs, and some batch is no more."""
-    log.create_topic("t", partitions=4, ledger_max_entries=5)
-    producer = log.producer("t")
-    for number in range(12):
-        transfer(log, producer, f"{number}", (number % 4, (number * 3 + 1) % 4))
-        send_each(producer, [f"plain {number}"], partition=number % 4)
-    whole = Counter(values(log, "t"))
-    query = limited(log, **limits)
-    batches = [Counter(row["value"] for row in rows) for rows in query.drain()]
-    assert sum(batches, Counter()) == whole
-    for batch in batches:
-        assert batch == Counter({value: whole[value] for value in batch})
-    assert len([batch for batch in batches if batch]) > 3
-    query.replay(stream_of(log))
-
-
-def test_transaction_larger_than_the_limit_gets_through_whole(stream_log: Log) -> None:
-    """Commit one of ten messages, behind a plain one: it is one batch, and the plain one another."""
-    producer = stream_log.producer("t")
-    send_each(producer, ["plain"], partition=0)
-    with stream_log.begin_transaction() as transaction:
-        for number in range(10):
-            send_each(producer, [f"{number}"], partition=number % 2, txn=transaction)
-    sizes = [len(rows) for rows in limited(stream_log, max_messages=2).drain() if rows]
-    assert sizes == [1, 10]
 
 
 def test_small_limit_starves_no_partition(log: Log) -> None:
@@ -190,13 +148,6 @@ def test_backlog_that_a_limit_cuts_is_not_waited_with(stream_log: Log, limits: d
         send_each(producer, ["x"], partition=1)
     query = limited(stream_log, min_messages=10, **limits)
     assert query.next()
-
-
-def test_limit_cuts_anywhere_if_whole_transactions_are_not_asked_for(stream_log: Log) -> None:
-    """Limit batches to one message: with the cut both legs come at once, without it one by one."""
-    transfer(stream_log, stream_log.producer("t"), "legs")
-    assert [len(rows) for rows in limited(stream_log, max_messages=1).drain() if rows] == [2]
-    assert [len(rows) for rows in limited(stream_log, cut=False, max_messages=1).drain() if rows] == [1, 1]
 
 
 def test_limit_cuts_no_transaction_on_one_partition(log: Log) -> None:

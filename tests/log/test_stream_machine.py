@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -24,13 +23,13 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from tests.log.reading import BY_HAND, send_each
 from tests.log.reading import rows as scan_rows
 from tests.log.sites import EVERYWHERE, ManualClock, Site
 from tests.log.streaming import Follower, Row, reread, rows_between, stream_of
+from tests.log.test_state_machine import run
 from txn_source import InvalidArgumentError, IsolationLevel, Log, Producer, Transaction
 from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.model.topic_name import TopicName
@@ -260,20 +259,9 @@ class StreamMachine(RuleBasedStateMachine):
         assert {a: values for a, values in left.items() if values} == expected
 
 
-def run(kind: str, examples: int, steps: int) -> None:
-    machine = type(StreamMachine.__name__, (StreamMachine,), {"kind": kind})
-    checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=checks
-        ),
-    )
-
-
 def test_every_batch_holds_whole_transfers() -> None:
     """Run the machine over the embedded log."""
-    run("embedded", 8, 30)
+    run("embedded", 8, 30, StreamMachine)
 
 
 @pytest.mark.long
@@ -281,7 +269,7 @@ def test_every_batch_holds_whole_transfers() -> None:
 @pytest.mark.parametrize("kind", EVERYWHERE)
 def test_every_batch_holds_whole_transfers_for_long(kind: str) -> None:
     """Run it longer and more often, over each kind of log."""
-    run(kind, 300, 60)
+    run(kind, 300, 60, StreamMachine)
 
 
 @pytest.mark.parametrize("hold", [True, False], ids=["held back", "limited"])

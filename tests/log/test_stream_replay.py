@@ -12,7 +12,7 @@ import pytest
 
 from tests.log.reading import COMMITTED, UNCOMMITTED, send_each, told_by
 from tests.log.sites import Site
-from tests.log.streaming import Follower, as_text, numbered, rows_between, stream_of, transfer
+from tests.log.streaming import Follower, numbered, rows_between, stream_of, transfer
 from txn_source import DataLossError, Log
 from txn_source.client.streaming.batch_limits import StreamLimits
 
@@ -78,28 +78,6 @@ def test_batches_are_the_same_whenever_they_are_read_again(site: Site, level: st
     assert len(query.batches) > seen
 
 
-def test_limits_are_the_same_over_tiered_copies(log: Log) -> None:
-    """Cut the same log into batches from its hot copies and from its objects alone."""
-    log.create_topic("t", partitions=2, ledger_max_entries=7)
-    producer = log.producer("t")
-    for number in range(15):
-        transfer(log, producer, f"{number}", (0, 1) if number % 2 else (1, 0))
-        aborted = log.begin_transaction()
-        send_each(producer, ["aborted"], partition=number % 2, txn=aborted)
-        aborted.abort()
-    log.roll_ledger("t")
-
-    def batches() -> list[tuple[str, list[bytes]]]:
-        query = Follower(log, stream_of(log, limits=StreamLimits(max_messages=5)))
-        return [(as_text(query.at), [row["value"] for row in rows]) for rows in query.drain()]
-
-    hot = batches()
-    log.offload("t")
-    assert batches() == hot
-    log.delete_hot("t")
-    assert batches() == hot
-
-
 # What is lost
 
 
@@ -135,21 +113,6 @@ def test_what_was_trimmed_is_skipped_if_that_is_asked_for(
     assert len(warnings(caplog)) == 1
     start, end, _ = trimmed.batches[0]
     assert rows_between(log, trimmed.stream, start, end) == []
-
-
-def test_trimmed_part_of_a_batch_is_lost_when_it_is_read_again(log: Log) -> None:
-    """Trim the first ledger of a batch that goes over two: read again, it is an error, or begins where it can."""
-    log.create_topic("t", ledger_max_entries=2)
-    with log.producer("t") as producer:
-        send_each(producer, numbered(5))
-    query = Follower(log, stream_of(log))
-    assert query.values() == numbered(5)
-    log.trim("t", before=f"{log.stats('t').ledgers[1].ledger_id}:0")
-    with pytest.raises(DataLossError, match=r"Partition 0 of topic 't' has lost \[1:0, 2:0\)"):
-        query.replay()
-    start, end, _ = query.batches[0]
-    rest = rows_between(log, stream_of(log, fail_on_data_loss=False), start, end)
-    assert [row["value"] for row in rest] == numbered(5)[2:]
 
 
 def test_trimmed_start_of_a_new_topic_is_lost_when_its_first_batch_is_read_again(log: Log) -> None:
@@ -237,19 +200,6 @@ def test_topic_that_was_made_again_is_data_loss(log: Log, caplog: pytest.LogCapt
     assert query.values() == [b"anew"]
     assert all(any(f"Partition {n} of topic 't'" in w for w in warnings(caplog)) for n in range(2))
     assert query.next() is None
-
-
-def test_topic_made_again_while_the_query_runs_is_data_loss(log: Log) -> None:
-    """Delete and make a topic again between two batches of one running stream."""
-    log.create_topic("t")
-    with log.producer("t") as producer:
-        send_each(producer, numbered(3))
-    query = Follower(log, stream_of(log))
-    assert query.next()
-    log.delete_topic("t")
-    log.create_topic("t")
-    with pytest.raises(DataLossError, match=r"Partition 0 of topic 't' has lost \[1:3, 2:0\).*made anew"):
-        query.next()
 
 
 def test_trimming_what_was_read_to_its_end_is_no_loss(log: Log) -> None:

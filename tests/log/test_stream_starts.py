@@ -121,27 +121,6 @@ def test_rest_of_a_transaction_that_was_trimmed_in_part_stays_whole(
     assert batches == [[b"plain 1"], [b"rest", b"rest"]]
 
 
-@pytest.mark.parametrize("most", [None, 1])
-def test_start_inside_a_transaction_holds_nothing_back_for_good(log: Log, most: int | None) -> None:
-    """Begin behind one leg of a transfer whose other leg waits behind an open transaction: when that has ended, the
-    other leg comes alone, for that was asked for, and the transfer after it with both legs."""
-    log.create_topic("t", partitions=2)
-    producer = log.producer("t", batching=BY_HAND)
-    hanging = log.begin_transaction()
-    send_each(producer, ["open"], partition=1, txn=hanging)
-    for name in ("one", "two"):
-        with log.begin_transaction() as transaction:
-            for partition in (0, 1):
-                send_each(producer, [name], partition=partition, txn=transaction)
-    start = log.stats("t").partitions[0].log_start.plus(1)
-    limits = StreamLimits(max_messages=most)
-    query = Follower(log, stream_of(log, start={"t": {0: str(start), 1: "earliest"}}, limits=limits))
-    assert all(not came for came in query.drain())
-    hanging.abort()
-    batches = [sorted(row["value"] for row in came) for came in query.drain() if came]
-    assert batches == ([[b"one", b"two", b"two"]] if most is None else [[b"one"], [b"two", b"two"]])
-
-
 def test_batch_of_markers_alone_has_no_rows_and_comes_once(log: Log) -> None:
     """Abort and commit transactions without messages to see: the stream passes them by, and what was passed may be
     trimmed."""

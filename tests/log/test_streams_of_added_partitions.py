@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 import pytest
 
 from tests.log.meddling import meddling
 from tests.log.reading import BY_HAND, send_each, values
-from tests.log.sites import ManualClock, Site
-from tests.log.streaming import Follower, as_text, numbered, stream_of, transfer
+from tests.log.sites import Site
+from tests.log.streaming import Follower, as_text, stream_of
 from tests.log.subscribed import Streams, ends, marks
 from txn_source import InvalidArgumentError, Log, MessageId
-from txn_source.client.streaming.batch_limits import StreamLimits
 
 
 @pytest.fixture
@@ -44,55 +42,6 @@ def test_running_stream_reads_new_partitions_from_their_start(log: Log, start: s
     follower.replay(stream_of(log, start=start, level=level))
 
 
-def test_batch_from_before_is_replayed_without_new_partitions(log: Log) -> None:
-    """Replay, and plan again, batches that ended before partitions were added: they have the rows that they had."""
-    log.create_topic("t", partitions=2)
-    producer = log.producer("t", batching=BY_HAND)
-    for number in range(3):
-        send_each(producer, numbered(2, f"{number}-"), partition=number % 2)
-    follower = Follower(log, stream_of(log, limits=StreamLimits(max_messages=2)))
-    list(follower.drain())
-    assert len(follower.batches) == 3
-    log.update_topic("t", 4)
-    send_each(producer, [b"new"], partition=3)
-    follower.replay()
-    follower.replay(stream_of(log))
-    assert follower.all_values() == [b"new"]
-
-
-def test_limited_batches_take_new_partitions_in_turn_and_whole(log: Log) -> None:
-    """Let transfers lie on old and new partitions and limit batches to one entry: each comes whole, in one batch."""
-    log.create_topic("t", partitions=2)
-    producer = log.producer("t", batching=BY_HAND)
-    transfer(log, producer, "before")
-    follower = Follower(log, stream_of(log, limits=StreamLimits(max_messages=1)))
-    assert follower.values() == [b"before", b"before"]
-    log.update_topic("t", 3)
-    for number in range(4):
-        transfer(log, producer, f"after-{number}", (number % 2, 2))
-    batches = [[row["value"] for row in rows] for rows in follower.drain()]
-    assert all(batch.count(value) == 2 for batch in batches for value in batch)
-    assert sorted(value for batch in batches for value in batch) == sorted([b"after-%d" % (n // 2) for n in range(8)])
-    follower.replay()
-
-
-def test_frozen_stream_ends_before_partitions_that_came_later(log: Log) -> None:
-    """Freeze a stream, then add partitions: it ends without them, and the next run has them."""
-    log.create_topic("t")
-    producer = log.producer("t", batching=BY_HAND)
-    send_each(producer, [b"old"])
-    stream = stream_of(log)
-    stream.freeze()
-    log.update_topic("t", 2)
-    send_each(producer, [b"new"], partition=1)
-    follower = Follower(log, stream)
-    follower.at = stream_of(log).initial()
-    assert follower.all_values() == [b"old"]
-    later = Follower(log, stream_of(log))
-    later.at = follower.at
-    assert later.all_values() == [b"new"]
-
-
 def test_end_that_does_not_name_new_partitions_says_so(log: Log) -> None:
     """End a read at a cut of before: it is none of what is read now. Other offsets leave the new one at its end."""
     log.create_topic("t")
@@ -111,19 +60,6 @@ def test_end_that_does_not_name_new_partitions_says_so(log: Log) -> None:
         assert values(log, "t", end=unnamed) == [b"old", b"new"]
     assert values(log, "t", end={"t": {0: str(at), 1: "earliest"}}) == [b"old"]
     assert values(log, "t", end=log.cut("t")) == [b"old", b"new"]
-
-
-def test_time_before_partitions_were_added_shows_none_of_them(clocked_site: Site, clock: ManualClock) -> None:
-    """Read as of a moment before the partitions came: what is written there later isn't seen."""
-    log = clocked_site.connect()
-    log.create_topic("t")
-    producer = log.producer("t", batching=BY_HAND)
-    send_each(producer, [b"old"])
-    then = datetime.fromtimestamp(clock() / 1e6, UTC)
-    clock.advance(10)
-    log.update_topic("t", 2)
-    send_each(producer, [b"new"], partition=1)
-    assert values(log, "t", as_of=then) == [b"old"]
 
 
 def test_stream_with_a_subscription_reads_and_acknowledges_new_partitions(log: Log, streams: Streams) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.log.reading import BY_HAND, UNCOMMITTED, eventually, send_each, values
+from tests.log.reading import UNCOMMITTED, eventually, send_each, values
 from tests.log.sites import ManualClock, Site
 from txn_source import Log, Position, Transaction, TransactionTimedOutError
 from txn_source.model.position import MAX_LEDGER_ID, PositionRange
@@ -58,6 +58,7 @@ _LOOKS: dict[str, Callable[[Log], bool]] = {
     "open transactions": lambda log: log.transactions() == [],
     "aborted transactions": lambda log: [t.end_reason for t in log.transactions("aborted")] == ["timeout"],
     "one transaction": lambda log: log.transaction("(0,0)").state.value == "aborted",
+    "table": lambda log: [row["end_reason"] for row in log.metadata_table("transactions").to_pylist()] == ["timeout"],
     "a producer's view": lambda log: _view_of_a_new_producer(log) == 4,
 }
 
@@ -87,30 +88,6 @@ def test_commit_after_the_deadline_is_refused(clocked_log: Log, clock: ManualClo
     assert values(clocked_log, "orders") == [b"before", b"behind"]
 
 
-def test_append_after_the_deadline_is_refused(clocked_log: Log, clock: ManualClock) -> None:
-    """Flush late, as the first one to call: nothing of it is stored, plain messages are, and the commit says why."""
-    transaction = left_open(clocked_log)
-    producer = clocked_log.producer("orders", batching=BY_HAND)
-    producer.send(b"late", txn=transaction)
-    producer.send(b"plain")
-    clock.advance(10)
-    with pytest.raises(TransactionTimedOutError, match="can't take more messages"):
-        producer.flush()
-    assert values(clocked_log, "orders", UNCOMMITTED) == [b"before", b"inside", b"behind", b"plain"]
-    with pytest.raises(TransactionTimedOutError):
-        transaction.commit()
-
-
-def test_commit_just_before_the_deadline_counts(clocked_log: Log, clock: ManualClock) -> None:
-    """Commit a millisecond before; the deadline then changes nothing."""
-    transaction = left_open(clocked_log)
-    clock.advance(9.999)
-    transaction.commit()
-    clock.advance(1000)
-    assert values(clocked_log, "orders") == [b"before", b"inside", b"behind"]
-    transaction.commit()
-
-
 def test_refused_write_still_aborts_what_is_overdue(clocked_site: Site, clock: ManualClock) -> None:
     """Let the first call after the deadline be one that is refused itself."""
     log = clocked_site.connect()
@@ -122,40 +99,6 @@ def test_refused_write_still_aborts_what_is_overdue(clocked_site: Site, clock: M
     assert sum(len(page.entries) for page in pages) == 3
     [ledger] = log.metadata.list_ledgers(1, _EVERYTHING).to_pylist()
     assert ledger["entries"] == 4  # the marker is there
-
-
-def test_only_overdue_transactions_are_aborted(clocked_log: Log, clock: ManualClock) -> None:
-    """Begin three with different timeouts, and pass them one by one."""
-    clocked_log.create_topic("orders")
-    producer = clocked_log.producer("orders")
-    of_timeout = {t: begun(clocked_log, t) for t in (30, 10, 20)}
-    for timeout, transaction in of_timeout.items():
-        send_each(producer, [b"%d" % timeout], txn=transaction)
-    open_after = []
-    for _ in range(3):
-        clock.advance(10)
-        open_after.append([t.timeout for t in clocked_log.transactions()])
-    assert open_after == [[20, 30], [30], []]
-    assert values(clocked_log, "orders") == []
-
-
-def test_timed_out_empty_transaction_leaves_no_trace(clocked_log: Log, clock: ManualClock) -> None:
-    """Let a transaction that wrote nothing pass its deadline."""
-    clocked_log.create_topic("orders")
-    before = clocked_log.stats("orders")
-    transaction = begun(clocked_log, 10)
-    clock.advance(10)
-    assert clocked_log.stats("orders") == before
-    assert clocked_log.transaction(transaction.id).end_reason == "timeout"
-
-
-def test_age_goes_by_the_services_clock(clocked_log: Log, clock: ManualClock) -> None:
-    """Look at an open transaction after a while."""
-    transaction = left_open(clocked_log, timeout=100)
-    clock.advance(42.5)
-    [ongoing] = clocked_log.stats("orders").ongoing_transactions
-    assert (ongoing.age, ongoing.timeout) == (42.5, 100)
-    assert clocked_log.transaction(transaction.id).age == 42.5
 
 
 def test_longest_timeout_is_accepted(clocked_log: Log, clock: ManualClock) -> None:

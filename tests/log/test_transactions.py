@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, by_partition, eventually, rows, send_each, values
+from tests.log.reading import BY_HAND, UNCOMMITTED, eventually, send_each, values
 from tests.log.sites import Site
 from txn_source import (
     InvalidArgumentError,
@@ -20,24 +20,6 @@ from txn_source import (
 )
 
 pytestmark = [pytest.mark.kinds("embedded", "remote"), pytest.mark.also("objects", "copies")]
-
-
-def test_commit_shows_all_topics_and_partitions_at_once(log: Log) -> None:
-    """Write to two topics of two partitions, read before and after the commit, at both levels."""
-    topics = ["bills", "orders"]
-    for topic in topics:
-        log.create_topic(topic, partitions=2)
-    producers = [log.producer(topic, batching=BY_HAND) for topic in topics]
-    transaction = log.begin_transaction()
-    for producer in producers:
-        for partition in (0, 1):
-            producer.send(b"x", partition=partition, txn=transaction)
-        producer.flush()
-    assert values(log, topics, COMMITTED) == []
-    assert values(log, topics, UNCOMMITTED) == [b"x"] * 4
-    transaction.commit()
-    assert values(log, topics, COMMITTED) == [b"x"] * 4
-    assert values(log, topics, UNCOMMITTED) == [b"x"] * 4
 
 
 def test_reader_never_sees_half_of_a_transaction(site: Site) -> None:
@@ -68,35 +50,6 @@ def test_reader_never_sees_half_of_a_transaction(site: Site) -> None:
             reader.join()
     assert len(values(writer_log, "money")) == 120
     assert [seen for seen in sums if sum(seen)] == []
-
-
-def test_aborted_messages_are_seen_by_read_uncommitted_alone(log: Log) -> None:
-    """Abort between plain messages and read before and after."""
-    log.create_topic("orders", partitions=2)
-    producer = log.producer("orders")
-    transaction = log.begin_transaction()
-    for partition in (0, 1):
-        send_each(producer, [b"before"], partition=partition)
-        send_each(producer, [b"inside"], partition=partition, txn=transaction)
-        send_each(producer, [b"behind"], partition=partition)
-    everything = {0: [b"before", b"inside", b"behind"], 1: [b"before", b"inside", b"behind"]}
-    assert by_partition(log, "orders", UNCOMMITTED) == everything
-    assert by_partition(log, "orders", COMMITTED) == {0: [b"before"], 1: [b"before"]}
-    transaction.abort()
-    assert by_partition(log, "orders", UNCOMMITTED) == everything
-    assert by_partition(log, "orders", COMMITTED) == {0: [b"before", b"behind"], 1: [b"before", b"behind"]}
-
-
-def test_block_commits_at_its_end(log: Log) -> None:
-    """Leave the block with messages still held by producers of two topics."""
-    log.create_topic("orders")
-    log.create_topic("bills")
-    orders, bills = log.producer("orders", batching=BY_HAND), log.producer("bills", batching=BY_HAND)
-    with log.begin_transaction() as transaction:
-        orders.send(b"a", txn=transaction)
-        bills.send(b"b", txn=transaction)
-    assert values(log, "orders") == [b"a"]
-    assert values(log, "bills") == [b"b"]
 
 
 def test_block_aborts_when_it_raises(log: Log) -> None:
@@ -135,20 +88,6 @@ def test_abort_forgets_what_was_not_written(log: Log) -> None:
     dropped.abort()
     kept.commit()
     assert sorted(values(log, "orders", UNCOMMITTED)) == [b"kept", b"plain"]
-
-
-@pytest.mark.parametrize("end", ["commit", "abort"])
-def test_repeated_end_is_harmless(site: Site, end: str) -> None:
-    """End twice by the same handle and once as somebody who only knows the id: nothing changes."""
-    log = site.connect()
-    log.create_topic("orders")
-    transaction = log.begin_transaction()
-    send_each(log.producer("orders"), [b"x"], txn=transaction)
-    getattr(transaction, end)()
-    before = log.stats("orders"), log.transaction(transaction.id).state
-    getattr(transaction, end)()
-    site.connect().metadata.end_transaction(transaction.id, commit=end == "commit")
-    assert (log.stats("orders"), log.transaction(transaction.id).state) == before
 
 
 def test_opposite_end_says_what_happened(log: Log) -> None:
@@ -225,47 +164,6 @@ def test_forced_abort_refuses_the_owners_next_call(site: Site) -> None:
     assert producer.flush() == []
 
 
-@pytest.mark.parametrize("end", ["commit", "abort", "force"])
-def test_empty_transaction_leaves_no_marker(log: Log, end: str) -> None:
-    """End transactions that wrote nothing, or only to another topic: the log's end stays where it was."""
-    log.create_topic("orders")
-    log.create_topic("bills")
-    send_each(log.producer("orders"), [b"x"])
-    before = log.stats("orders")
-    for empty in (True, False):
-        transaction = log.begin_transaction()
-        if not empty:
-            send_each(log.producer("bills"), [b"x"], txn=transaction)
-        log.abort_transaction(transaction.id) if end == "force" else getattr(transaction, end)()
-    assert log.stats("orders") == before
-    assert log.stats("bills").partitions[0].log_end.entry_id == 2
-
-
-def test_marker_is_written_only_where_the_transaction_wrote(log: Log) -> None:
-    """Write to two of three partitions and commit."""
-    log.create_topic("orders", partitions=3)
-    producer = log.producer("orders")
-    with log.begin_transaction() as transaction:
-        for partition in (0, 2):
-            send_each(producer, [b"a", b"b"], txn=transaction, partition=partition)
-    assert [p.log_end.entry_id for p in log.stats("orders").partitions] == [3, 0, 3]
-    markers = {p.partition: p.marker_position for p in log.transaction(transaction.id).partitions}
-    assert {p: marker.entry_id for p, marker in markers.items()} == {0: 2, 2: 2}
-
-
-def test_first_transaction_has_the_id_zero(log: Log) -> None:
-    """Use the transaction (0,0) for everything an id is used for."""
-    log.create_topic("orders")
-    transaction = log.begin_transaction()
-    assert transaction.id == TxnId(0, 0)
-    send_each(log.producer("orders"), [b"x"], txn=TxnId(0, 0))
-    assert values(log, "orders") == []
-    [row] = rows(log, "orders", UNCOMMITTED, ["__txn_id", "__txn_status"])
-    assert row == {"__txn_id": "(0,0)", "__txn_status": "open"}
-    log.abort_transaction("(0,0)")
-    assert values(log, "orders") == []
-
-
 @pytest.mark.parametrize("unknown", ["(0,5)", "(1,0)", "(18446744073709551615,18446744073709551615)"])
 def test_unknown_transaction_is_not_found(log: Log, unknown: str) -> None:
     """Name a transaction that never was in each call that takes one; nothing is stored."""
@@ -277,15 +175,6 @@ def test_unknown_transaction_is_not_found(log: Log, unknown: str) -> None:
         with pytest.raises(TransactionNotFoundError, match=r"^\[TXNLOG_TXN_NOT_FOUND\] "):
             call()
     assert values(log, "orders", UNCOMMITTED) == []
-
-
-@pytest.mark.parametrize("text", ["", "7", "(0,-1)", "(0,18446744073709551616)", None, 0])
-def test_bad_transaction_id_is_refused(log: Log, text: Any) -> None:
-    """Give what isn't an id to the calls that take one."""
-    assert log.begin_transaction().id is not None
-    for call in (log.transaction, log.abort_transaction):
-        with pytest.raises(InvalidArgumentError):
-            call(text)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 901, 1e12, "60", None])
@@ -307,21 +196,6 @@ def test_transaction_of_several_producers_ends_for_all(site: Site) -> None:
     assert values(other, "orders") == []
     transaction.commit()
     assert values(other, "orders") == [b"a", b"b"]
-
-
-def test_undecided_transactions_hide_what_lies_behind_the_first(log: Log) -> None:
-    """End three overlapping transactions in another order than they began."""
-    log.create_topic("orders")
-    producer = log.producer("orders")
-    first, second, third = (log.begin_transaction() for _ in range(3))
-    for value, txn in ((b"1", first), (b"2", second), (b"3", third), (b"plain", None), (b"1b", first)):
-        send_each(producer, [value], txn=txn)
-    second.commit()
-    assert values(log, "orders") == []
-    first.abort()
-    assert values(log, "orders") == [b"2"]
-    third.commit()
-    assert values(log, "orders") == [b"2", b"3", b"plain"]
 
 
 @pytest.mark.parametrize("spell", [TxnId.parse, str], ids=["id", "text"])
@@ -358,14 +232,3 @@ def test_transaction_spans_one_log(log: Log, tmp_path: Path) -> None:
                 txn.acknowledge(message)
         assert values(log, "t") == [b"x"]
         assert values(other, "t", UNCOMMITTED) == [b"foreign"]
-
-
-def test_transaction_spans_the_connections_of_a_log(site: Site) -> None:
-    """Send with producers of two connections under one transaction."""
-    one, other = site.connect(), site.connect()
-    one.create_topic("t")
-    producers = [log.producer("t", batching=BY_HAND) for log in (one, other)]
-    with one.begin_transaction() as txn:
-        for producer in producers:
-            producer.send(b"x", txn=txn)
-    assert values(one, "t") == [b"x", b"x"]

@@ -55,51 +55,6 @@ def test_its_id_is_not_told_and_begins_nothing(calls: Calls, producers: list[Pro
 
 
 @LOST
-@pytest.mark.parametrize("way", ["before", "after"])
-@pytest.mark.parametrize(
-    "method",
-    mostly_long(["BeginTransaction", "Append", "EndTransaction", "WriteTransaction"], "Append", "EndTransaction"),
-)
-def test_abort_that_has_no_answer_either_is_repeated(
-    calls: Calls, producers: list[Producer], lost: str, method: str, way: str
-) -> None:
-    """Lose one of the abort's own calls and abort again: it is aborted, or says that it is committed."""
-    txn = unanswered(calls, producers, lost)
-    calls.lose(way, method)
-    try:
-        txn.abort()
-    except UnavailableError:
-        pass
-    except TransactionEndedError:
-        assert lost == "after"
-    calls.find()
-    if lost == "before":
-        txn.abort()
-    else:
-        with pytest.raises(TransactionEndedError, match="is committed and can't be aborted"):
-            txn.abort()
-        with pytest.raises(TransactionEndedError, match="can't take more messages"):
-            producers[0].send(b"more", txn=txn)
-        txn.commit()
-        assert [len(producer.flush()) for producer in producers] == [1, 1]
-    assert both(calls.log, COMMITTED) == [[b"x"] * (lost == "after")] * 2
-    assert holding_back(calls.log) == []
-
-
-def test_abort_that_is_too_late_loses_no_ids(calls: Calls, producers: list[Producer]) -> None:
-    """Lose the answer by which an abort would learn of the second producer's messages, then abort again."""
-    txn = unanswered(calls, producers, "after")
-    calls.between.after["WriteTransaction"] = lambda: calls.lose("after")  # the next answer
-    with pytest.raises(UnavailableError):
-        txn.abort()
-    calls.find()
-    with pytest.raises(TransactionEndedError, match="is committed"):
-        txn.abort()
-    assert [len(producer.flush()) for producer in producers] == [1, 1]
-    txn.commit()
-
-
-@LOST
 @pytest.mark.parametrize("end", ["commit", "abort"])
 @pytest.mark.parametrize("change", mostly_long(["fenced", "deleted", "both deleted", "stale"], "deleted", "stale"))
 def test_what_happens_meanwhile_hides_nothing(calls: Calls, lost: str, end: str, change: str) -> None:
@@ -166,21 +121,6 @@ def test_fenced_append_that_is_repeated_is_answered(calls: Calls) -> None:
     assert len(producer.flush()) == 1
     assert values(calls.log, "debits") == [b"x"]
     producer.close()
-
-
-def test_answer_that_is_an_unforeseen_error_says_nothing(calls: Calls, producers: list[Producer]) -> None:
-    """Let the service fail after the commit: an abort finds out that it counted."""
-    txn = transfer(calls.log, producers)
-
-    def fail() -> None:
-        raise InternalError("The service failed.", "Please report it.")
-
-    calls.between.after["WriteTransaction"] = fail
-    with pytest.raises(InternalError):
-        txn.commit()
-    with pytest.raises(TransactionEndedError, match="is committed"):
-        txn.abort()
-    assert both(calls.log, COMMITTED) == [[b"x"], [b"x"]]
 
 
 def test_write_that_is_answered_by_an_unforeseen_error_is_repeated(calls: Calls, producers: list[Producer]) -> None:

@@ -142,72 +142,42 @@ def test_damaged_buffers_show_no_foreign_memory(log: Log, monkeypatch: pytest.Mo
     assert log.subscription("t", "s").partitions[0].backlog == 0
 
 
-def test_times_beyond_python_fail_when_they_are_asked_for(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Store an event time of the year 10000: the message comes, and only its event time can't be shown."""
-    ids = write(log, event_time=1)
-    times = pa.array([253402300800000000] + [1] * 9, pa.timestamp("us", "UTC"))
-    stored_as(monkeypatch, "__event_time", lambda column: times)
-    consumer = subscribe(log)
-    first, second = receive(consumer), receive(consumer)
-    assert first.value == b"m0"
-    with pytest.raises(MessageUnreadableError, match="__event_time") as error:
-        _ = first.event_time
-    assert error.value.message_id == ids[0]
-    assert second.event_time is not None
-
-
-def test_properties_that_are_no_text_fail_when_they_are_asked_for(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Store properties that aren't UTF-8: the message comes, and only they can't be shown."""
-    write(log, properties={"a": "b"})
+def no_text(count: int) -> Callable[[pa.Array], pa.Array]:
+    """Make the properties of the first rows no UTF-8."""
 
     def change(column: pa.Array) -> pa.Array:
-        items = pa.array([b"\xff"] + [b"b"] * 9).view(pa.string())
+        items = pa.array([b"\xff"] * count + [b"b"] * (10 - count)).view(pa.string())
         return pa.MapArray.from_arrays(pa.array(range(11), pa.int32()), pa.array(["a"] * 10), items)
 
-    stored_as(monkeypatch, "__properties", change)
+    return change
+
+
+YEAR_10000 = pa.array([253402300800000000] + [1] * 9, pa.timestamp("us", "UTC"))
+
+
+@pytest.mark.parametrize(
+    ("column", "change"), [("event_time", lambda _: YEAR_10000), ("properties", no_text(1))], ids=["time", "properties"]
+)
+def test_part_that_python_can_not_have_fails_when_it_is_asked_for(
+    log: Log, monkeypatch: pytest.MonkeyPatch, column: str, change: Callable[[pa.Array], pa.Array]
+) -> None:
+    """Store an event time of the year 10000, or properties that aren't UTF-8: the message comes, and only that can't
+    be shown."""
+    ids = write(log, event_time=1, properties={"a": "b"})
+    stored_as(monkeypatch, f"__{column}", change)
     consumer = subscribe(log)
     first, second = receive(consumer), receive(consumer)
     assert first.value == b"m0"
-    with pytest.raises(MessageUnreadableError, match="__properties"):
-        _ = first.properties
-    assert second.properties == {"a": "b"}
-
-
-def test_unknown_zone_fails_message_by_message(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every time of a column have a zone that nobody knows: each message says so, and the consumer goes on."""
-    write(log, TEXTS)
-    from txn_source.client.consuming import messages
-
-    def nowhere(data: Any) -> Any:
-        raise KeyError("Nowhere/Land")
-
-    class Batch:
-        def __init__(self, batch: Any) -> None:
-            self.num_rows = batch.num_rows
-            self.slice = lambda *_: self
-            self.to_pylist = lambda: nowhere(batch)
-
-    shown = messages.shown_values
-    monkeypatch.setattr(messages, "shown_values", lambda data, damaged: shown(Batch(data), damaged))  # type: ignore[arg-type]
-    consumer = subscribe(log)
-    found, errors = receive_all(consumer)
-    assert (found, len(errors)) == ([], 10)
-    assert "Nowhere/Land" in str(errors[0])
-    for error in errors:
-        consumer.acknowledge(error.message)
-    consumer.flush()
-    assert log.subscription("t", "s").partitions[0].backlog == 0
+    with pytest.raises(MessageUnreadableError, match=f"__{column}") as error:
+        getattr(first, column)
+    assert error.value.message_id == ids[0]
+    assert getattr(second, column)
 
 
 def test_message_that_can_not_be_buried_is_received(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse a message with properties that can't be shown up to the limit: it is received instead of buried."""
     write(log, properties={"a": "b"})
-
-    def change(column: pa.Array) -> pa.Array:
-        items = pa.array([b"\xff"] * 10).view(pa.string())
-        return pa.MapArray.from_arrays(pa.array(range(11), pa.int32()), pa.array(["a"] * 10), items)
-
-    stored_as(monkeypatch, "__properties", change)
+    stored_as(monkeypatch, "__properties", no_text(10))
     consumer = subscribe(log, max_redeliveries=0, negative_acknowledge_delay=0.0)
     consumer.negative_acknowledge(receive(consumer))
     while (message := receive(consumer)).epoch == 0 or message.value != b"m0":

@@ -102,17 +102,6 @@ def test_small_transaction_is_one_call(calls: Calls, producers: list[Producer]) 
     txn.commit()  # harmless
 
 
-def test_what_was_sent_before_keeps_its_place(calls: Calls, producers: list[Producer]) -> None:
-    """Send plain messages around those of a transaction, to one partition."""
-    txn = calls.log.begin_transaction()
-    producers[0].send(b"before", partition=0)
-    producers[0].send(b"inside", partition=0, txn=txn)
-    producers[0].send(b"behind", partition=0)
-    txn.commit()
-    producers[0].flush()
-    assert sorted(values(calls.log, "debits")) == [b"before", b"behind", b"inside"]
-
-
 def test_abort_of_what_nobody_knows_is_no_call(calls: Calls, producers: list[Producer]) -> None:
     """Abort before anything was written: the service never hears of it."""
     calls.names.clear()
@@ -125,39 +114,20 @@ def test_abort_of_what_nobody_knows_is_no_call(calls: Calls, producers: list[Pro
     assert both(calls.log) == [[], []]
 
 
-def test_flush_before_the_commit_begins_it(calls: Calls, producers: list[Producer]) -> None:
-    """Flush in the middle: from then on the service knows of the transaction, and the commit has both halves."""
-    txn = calls.log.begin_transaction(timeout=77)
-    producers[0].send(b"x", txn=txn)
-    producers[0].flush()
-    [listed] = calls.log.transactions()
-    assert (listed.id, listed.timeout) == (txn.id, 77)
-    producers[1].send(b"x", txn=txn)
-    calls.names.clear()
-    txn.commit()
-    assert calls.names == ["Append", "EndTransaction"]
-    assert both(calls.log, "read_committed") == [[b"x"], [b"x"]]
-
-
 @pytest.mark.parametrize("lost", ["before", "after"])
-@pytest.mark.parametrize("between", ["nothing", "flush"])
 @pytest.mark.kinds("embedded", "objects")
-def test_commit_whose_answer_was_lost_can_be_repeated(
-    calls: Calls, producers: list[Producer], lost: str, between: str
-) -> None:
-    """Lose the request or the answer, flush or don't, and commit again: it counts once."""
+def test_commit_whose_answer_was_lost_can_be_repeated(calls: Calls, producers: list[Producer], lost: str) -> None:
+    """Lose the request or the answer, write something else, and commit again: it counts once."""
     txn = transfer(calls.log, producers)
     calls.lose(lost)
     with pytest.raises(UnavailableError):
         txn.commit()
     calls.find()
-    if between == "flush":
-        for producer in producers:
-            producer.send(b"plain")
-            producer.flush()
+    for producer in producers:
+        producer.send(b"plain")
+        producer.flush()
     txn.commit()
-    more = [b"plain"] if between == "flush" else []
-    assert [sorted(rows) for rows in both(calls.log, "read_committed")] == [[*more, b"x"]] * 2
+    assert [sorted(rows) for rows in both(calls.log, "read_committed")] == [[b"plain", b"x"]] * 2
     assert [t.state.value for t in calls.log.transactions(None)] == ["committed"]
     assert [len(producer.flush()) for producer in producers] == [1, 1]
 
@@ -235,52 +205,6 @@ def test_time_out_counts_from_the_beginning(site: Site) -> None:
     assert values(log, "orders", UNCOMMITTED) == []
 
 
-def test_many_entries_are_written_before_the_commit(calls: Calls, producers: list[Producer]) -> None:
-    """Allow one entry in a call: a transaction with two is written before it is committed."""
-    calls.names.clear()
-    with patch("txn_source.client.writing.transaction._MOST_ENTRIES", 1):
-        transfer(calls.log, producers).commit()
-    assert calls.names == ["BeginTransaction", "Append", "Append", "EndTransaction"]
-    assert both(calls.log, "read_committed") == [[b"x"], [b"x"]]
-
-
-@pytest.mark.kinds("embedded", "objects")
-def test_stale_segment_is_written_again(calls: Calls, producers: list[Producer]) -> None:
-    """Offload and delete under an open segment: the commit goes to a new one."""
-    producers[0].send(b"old", partition=0)
-    producers[0].flush()
-    calls.log.roll_ledger("debits")
-    end = calls.log.stats("debits").partitions[0].log_end
-    calls.log.trim("debits", before={"debits": {0: f"{end.ledger_id}:0"}})
-    txn = calls.log.begin_transaction()
-    producers[0].send(b"new", partition=0, txn=txn)
-    txn.commit()
-    assert values(calls.log, "debits") == [b"new"]
-
-
-def test_transactions_over_the_same_producers_never_wait_for_each_other(calls: Calls) -> None:
-    """Commit in two threads, over the same two producers in both orders, a hundred times each."""
-    with (
-        calls.log.producer("debits", batching=BY_HAND) as debits,
-        calls.log.producer("credits", batching=BY_HAND) as credits,
-    ):
-        begun = threading.Barrier(2)
-
-        def commit(order: list[Producer]) -> None:
-            for _ in range(50):
-                txn = transfer(calls.log, order)
-                begun.wait(WAIT_S)
-                txn.commit()
-
-        threads = [threading.Thread(target=commit, args=(order,)) for order in ([debits, credits], [credits, debits])]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(WAIT_S)
-            assert not thread.is_alive()
-    assert [len(rows) for rows in both(calls.log, "read_committed")] == [100, 100]
-
-
 def test_producers_that_write_at_once_begin_one_transaction(calls: Calls, producers: list[Producer]) -> None:
     """Flush two producers of one transaction in two threads, the first held while it begins: nothing is in another."""
     txn = transfer(calls.log, producers)
@@ -290,7 +214,7 @@ def test_producers_that_write_at_once_begin_one_transaction(calls: Calls, produc
     def held(stub: MetadataStub, *arguments: Any) -> Any:
         begun.append(begin(stub, *arguments))
         if len(begun) == 1:
-            second.wait(1)  # which comes only if two may begin
+            second.wait(0.3)  # which comes only if two may begin
         else:
             second.set()
         return begun[-1]
