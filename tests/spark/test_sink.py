@@ -278,18 +278,6 @@ def test_failing_task_removes_its_files(log, root: Path, job, monkeypatch) -> No
     assert segments(root) == set()
 
 
-def test_failing_job_writes_nothing(spark, log, root: Path, spark_write) -> None:
-    """Let one row of many fail inside Spark: no row is there, of no task."""
-    log.create_topic("orders", partitions=2)
-    frame = spark.range(0, 1000, numPartitions=2).selectExpr(
-        "string(CASE WHEN id = 900 THEN raise_error('on purpose') ELSE id END) AS value"
-    )
-    with pytest.raises(Exception, match="on purpose"):
-        spark_write(frame, topic="orders")
-    assert values(log, level="read_uncommitted") == []
-    assert log.transactions(state=None) == []
-
-
 # Transactional ids
 
 
@@ -366,10 +354,7 @@ OPTIONS = {
     "an id of many topics": ({"transactionalId": "t"}, "value string, __topic string", ("'transactionalId'", "many")),
     "an unknown option": ({"topic": "orders", "transactional_id": "t"}, VALUE, ("'transactional_id'", "mean")),
     "topics": ({"topics": "orders"}, VALUE, ("'topics'", "reading only")),
-    "topicsPattern": ({"topicsPattern": "o.*"}, VALUE, ("'topicsPattern'", "reading only")),
     "isolationLevel": ({"topic": "orders", "isolationLevel": "read_committed"}, VALUE, ("reading only",)),
-    "startingOffsets": ({"topic": "orders", "startingOffsets": "latest"}, VALUE, ("reading only",)),
-    "consistentCut": ({"topic": "orders", "consistentCut": "true"}, VALUE, ("reading only",)),
     "maxMessagesPerTrigger": ({"topic": "orders", "maxMessagesPerTrigger": "1"}, VALUE, ("reads only",)),
     "path and endpoint": ({"topic": "orders", "endpoint": "localhost:1"}, VALUE, ("both", "'path'", "'endpoint'")),
 }

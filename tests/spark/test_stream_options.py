@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType
@@ -187,13 +186,6 @@ def test_checkpoint_of_another_source_is_refused(orders, opened: Open, offset) -
     for ask in (lambda: reader.latestOffset(offset, ReadAllAvailable()), lambda: reader.partitions(offset, offset)):
         with pytest.raises(txn_source.InvalidArgumentError, match="The checkpoint belongs to another query"):
             ask()
-
-
-def test_refusal_arrives_at_the_user(spark: SparkSession, orders, root: Path, refusal) -> None:
-    """Load with a wrong limit in Spark: it is refused before the query starts."""
-    reader = spark.readStream.format("txnlog").options(topic="orders", maxMessagesPerTrigger="0")
-    told = refusal("INVALID_ARGUMENT", lambda: reader.load(str(root)))
-    assert "Option 'maxMessagesPerTrigger': '0' is not a number above 0." in told
 
 
 def test_checkpoint_of_another_topic_is_refused(orders, query: Query) -> None:

@@ -125,13 +125,6 @@ def test_filters_give_the_same_rows_in_each_way(bank: Bank, topic: str) -> None:
 
 
 @pytest.mark.long
-def test_comparisons_give_the_same_rows_in_each_way(bank: Bank, topic: str) -> None:
-    """Compare each column with some values."""
-    random = Random(4)
-    check(bank, topic, [predicate(random, column) for column in COLUMNS for _ in range(3)])
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("seed", range(20))
 def test_random_filters_give_the_same_rows_in_each_way(bank: Bank, topic: str, seed: int) -> None:
     """Combine them."""
