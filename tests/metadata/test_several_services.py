@@ -19,10 +19,10 @@ from txn_source.metadata.stub.grpc_transport import GrpcTransport
 WAIT_S = 60.0
 
 
-@pytest.fixture(params=["postgres", pytest.param("remote", marks=pytest.mark.long)])
-def two(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Site, Site]]:
-    """Two services of one log: over one SQLite file, and over one PostgreSQL database."""
-    with Site(request.param, tmp_path / "log") as one, Site.beside(one) as other:
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[tuple[Site, Site]]:
+    """Two services of one log, over one PostgreSQL database."""
+    with Site("postgres", tmp_path / "log") as one, Site.beside(one) as other:
         yield one, other
 
 
