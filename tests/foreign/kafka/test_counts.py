@@ -31,14 +31,7 @@ def check(partition: KafkaPartition, level: IsolationLevel, start: int, end: int
     return rows
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        "txn",
-        "compact",
-        *(pytest.param(each, marks=pytest.mark.long) for each in ("codecs", "delete-records", "segments")),
-    ],
-)
+@pytest.mark.parametrize("case", ["txn", "compact"])
 def test_counts_are_the_rows(case: str, tmp_path: Path) -> None:
     """Whole partitions at both levels, and ranges that cut batches."""
     folder, rng = unpack(case, tmp_path), random.Random(case)

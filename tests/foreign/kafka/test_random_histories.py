@@ -127,11 +127,3 @@ def check(seed: int, root: Path) -> None:
 def test_random_history_reads_as_the_rules_say(seed: int, tmp_path: Path) -> None:
     """Compare rows, statuses and bounds; two in three histories have lost indexes and snapshots."""
     check(seed, tmp_path / "log")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("block", range(20))
-def test_many_random_histories_read_as_the_rules_say(block: int, tmp_path: Path) -> None:
-    """The same for two thousand histories."""
-    for seed in range(100 + block * 100, 200 + block * 100):
-        check(seed, tmp_path / str(seed))

@@ -50,12 +50,11 @@ def _upload(bucket: Bucket, folder: Path) -> None:
             bucket.write(path.relative_to(folder).as_posix(), path.read_bytes())
 
 
-@pytest.mark.parametrize("name", ["plain-batch", pytest.param("fs-txn", marks=pytest.mark.long)])
 def test_bucket_gives_what_a_folder_gives(
-    name: str, server: S3Server, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: S3Server, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Copy a sample's objects to a bucket: the same topics and rows, in pieces of any size."""
-    case = unpack(name, tmp_path)
+    case = unpack("plain-batch", tmp_path)
     _upload(bucket, case.folder / "objects")
     remote = PulsarLog(_system(server.endpoint), f"{bucket.name}/folder")
     for size in (10_000, 4 << 20):
