@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow.fs as fs
 
 from tests.foreign.kafka.batch_writer import CODECS, Batch, Record, encode_batch
+from tests.foreign.kafka.histories import Row, random_record, read, write_history
 from tests.foreign.kafka.partition_writer import PartitionWriter
-from tests.foreign.kafka.test_random_histories import Row, random_record, read, write_history
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.kafka.batch_headers import HEADER_BYTES, BatchHeaders, find_batches
 from txn_source.foreign.kafka.compression import CompressionError, decompress
