@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from itertools import pairwise
-from pathlib import Path
-
-import pyarrow.fs as fs
-import pytest
 
 from tests.foreign.kafka.batch_writer import CODECS, Record
 from tests.foreign.kafka.partition_writer import PartitionWriter
-from txn_source.foreign.foreign_log import PartitionName
-from txn_source.foreign.kafka.kafka_log import KafkaLog
 from txn_source.foreign.kafka.partition import KafkaPartition
-from txn_source.foreign.kafka.partition_folders import Folder
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import Position, PositionRange
+from txn_source.model.position import PositionRange
 
 Row = tuple[int, bytes | None, bytes | None, str | None]
 PLAIN = -1
@@ -30,11 +22,6 @@ class NaiveLog:
     rows: list[tuple[int, bytes | None, bytes | None, int]] = field(default_factory=list)
     firsts: dict[int, int] = field(default_factory=dict)
     markers: dict[int, tuple[int, bool]] = field(default_factory=dict)
-
-    def last_stable(self, mark: int) -> int:
-        """The first offset of the first transaction without a marker below the high watermark; else that."""
-        ended = {txn for txn, (at, _) in self.markers.items() if at < mark}
-        return min([first for txn, first in self.firsts.items() if txn not in ended and first < mark], default=mark)
 
     def visible(self, level: IsolationLevel, start: int, end: int, mark: int) -> list[Row]:
         """Return the rows of a range that a level sees, with how their transactions ended below the high watermark."""
