@@ -163,17 +163,6 @@ def test_trim_takes_every_form_of_a_place(before: str, txnlog: Any, closed: txn_
     assert len(ledger_ids(closed)) == 1
 
 
-@pytest.mark.long
-def test_trim_by_age(txnlog: Any, closed: txn_source.Log) -> None:
-    """Closed in this moment or before: trim until the clock has moved on, and only the open ledger is left."""
-
-    def trimmed() -> bool:
-        assert txnlog("topics", "trim", "orders", "--older-than", "0s", "--yes").exit_code == 0
-        return len(ledger_ids(closed)) == 1
-
-    eventually(trimmed)
-
-
 def test_trim_by_the_topics_retention(txnlog: Any, closed: txn_source.Log) -> None:
     """Without an option the policies decide, and without policies there is nothing to go by: trim with and without."""
     refused = txnlog("topics", "trim", "orders", "--yes")

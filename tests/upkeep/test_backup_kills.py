@@ -84,12 +84,7 @@ def test_kills_leave_nothing_that_is_taken_for_whole(root: Path, tmp_path: Path,
     assert done.returncode == 0, done.stderr[-800:]
     assert int(done.stdout) > 50
     if what == "backup":
-        target = log_of(target, tmp_path / "restored")
+        target = tmp_path / "restored"
+        txn_source.restore(tmp_path / "made", target)
     with txn_source.connect(target, create=False) as log:
         assert seen(log) == expected
-
-
-def log_of(backup: Path, root: Path) -> Path:
-    """Make a log of a backup, and return its root."""
-    txn_source.restore(backup, root)
-    return root

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,25 +76,6 @@ def test_store_that_does_not_answer(server: S3Server, bucket: Bucket, tmp_path: 
         bucket.remove(name)
     with pytest.raises(DataLossError, match="is gone"):
         partition.bounds()
-
-
-class _SlowFile:
-    """A file that answers only when as many ranges are asked for as should be at once."""
-
-    def __init__(self, wanted: int) -> None:
-        self._gate = threading.Barrier(wanted)
-
-    def read_at(self, size: int, start: int) -> bytes:
-        self._gate.wait(60)
-        return b"%d:%d," % (start, size)
-
-
-def test_ranges_are_asked_for_ahead() -> None:
-    """Read pieces of a file that answers three at once only: they come in their order, and end where they should."""
-    file = ObjectFile(fs.SubTreeFileSystem("/", fs.LocalFileSystem()), "none")
-    slow = _SlowFile(3)
-    file._file, file._process = slow, os.getpid()
-    assert b"".join(file.pieces(5, 62, 10)) == b"5:10,15:10,25:10,35:10,45:10,55:7,"
 
 
 def test_a_plan_asks_for_many_ledgers_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

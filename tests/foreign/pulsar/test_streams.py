@@ -12,10 +12,8 @@ import pyarrow as pa
 import pytest
 
 from tests.foreign.pulsar.offload_writer import LZ4, Frame, Sent, batch, chunks, marker, single, write_ledger
-from tests.foreign.pulsar.sample_cases import log_of
 from tests.foreign.pulsar.test_objects import TOPIC, map_index, write_map_file
 from txn_source.foreign.foreign_log import PartitionName
-from txn_source.foreign.pulsar import listing
 from txn_source.foreign.pulsar.format import FORMAT
 from txn_source.foreign.reading.reader import PieceReader
 from txn_source.foreign.reading.request import ForeignRequest, Selection
@@ -197,20 +195,3 @@ def test_map_file_that_is_written_meanwhile(tmp_path: Path) -> None:
     while query.run():
         pass
     assert query.rows == values * 2
-
-
-def test_index_objects_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A query that looks again and again at a bucket reads the index of each ledger once."""
-    looks: list[str] = []
-    parse = listing.parse_index
-
-    def counted(data: bytes, uri: str) -> Any:
-        looks.append(uri)
-        return parse(data, uri)
-
-    monkeypatch.setattr(listing, "parse_index", counted)
-    for ledger in range(3, 8):
-        write_ledger(tmp_path, ledger, [single(Sent(b"a"))])
-        for _ in range(3):
-            assert len(log_of(tmp_path).partitions()) == 1
-    assert len(looks) == 5
