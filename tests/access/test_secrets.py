@@ -12,7 +12,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.access.authority import Authority, Signer
+from tests.access.authority import Authority
 from tests.access.conftest import Guarded
 from tests.access.test_roles import BILLS, ORDERS
 from txn_source import InvalidArgumentError, Log, PermissionDeniedError, UnauthenticatedError, connect
@@ -189,11 +189,3 @@ def test_health_needs_no_token_and_nothing_else_is_served(guarded: Guarded) -> N
             with pytest.raises(grpc.RpcError) as caught:
                 channel.unary_unary(path)(b"", timeout=60)
             assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED  # type: ignore[attr-defined]
-
-
-def test_other_service_of_the_same_key_takes_no_token_of_this_one(tmp_path: Path, signer: Signer) -> None:
-    """Sign for another audience: who has both keys in common is told apart by it."""
-    with Guarded(tmp_path / "log", signer) as guarded:
-        token = signer.sign(signer.claims(admin=["*"]) | {"aud": ["other", "another"]})
-        with pytest.raises(UnauthenticatedError, match="is for 'other, another', and this service is 'txnlog'"):
-            guarded.open(token=token)

@@ -126,9 +126,9 @@ def test_token_that_is_not_taken_is_shown_with_the_reason(tmp_path: Path, bare: 
         assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("algorithm", [pytest.param("RS256", marks=pytest.mark.long), "ES256", "EdDSA"])
-def test_keys_and_tokens_of_each_algorithm(algorithm: str, tmp_path: Path, bare: Any) -> None:
+def test_keys_and_tokens_of_an_algorithm(tmp_path: Path, bare: Any) -> None:
     """Make keys, a token with all that can be said, and check it."""
+    algorithm = "ES256"
     private, public = tmp_path / "a.key", tmp_path / "a.pub"
     assert bare("tokens", "keygen", private, public, "--algorithm", algorithm).exit_code == 0
     again = bare("tokens", "keygen", private, public, "--algorithm", algorithm)

@@ -125,45 +125,40 @@ def test_failure_is_a_warning_and_the_next_round_comes(
     eventually(lambda: any("maintenance works again" in record.getMessage() for record in told(caplog)))
 
 
+@pytest.mark.parametrize(
+    ("held", "number", "done", "last"),
+    [("ListEntries", 2, 1, "CompleteOffload"), ("ListDecisions", 1, 0, "AbandonOffload")],
+    ids=["as good as written", "half-way"],
+)
 def test_stop_ends_an_offload_of_many_ledgers_early(
-    start: Start, service: Any, log: txn_source.Log, caplog: pytest.LogCaptureFixture
+    held: str,
+    number: int,
+    done: int,
+    last: str,
+    start: Start,
+    service: Any,
+    log: txn_source.Log,
+    root: Path,
+    caplog: Any,
 ) -> None:
-    """An object that is as good as written is registered, and no other begun: stop at the last question before it."""
+    """An object that is as good as written is registered, and no other begun: stop at the last question before it. An
+    offload given up half-way says so, so that its object is deleted: stop while it lists a ledger's decisions."""
     caplog.set_level(logging.INFO)
     entered, gate = threading.Event(), threading.Event()
 
     def wait() -> None:
-        if service.calls.count("ListEntries") == 2:  # the offload's own, then its reader's
+        if service.calls.count(held) == number:  # of entries the offload's own come first, then its reader's
             entered.set()
             assert gate.wait(30)
 
-    service.inside["ListEntries"] = wait
+    service.inside[held] = wait
     maintenance = start(service, LONG_S)
     assert entered.wait(30)
     assert not maintenance.stop(0.0)
     gate.set()
     assert maintenance.stop(30.0)
-    assert (offloaded(log), service.calls[-1]) == (1, "CompleteOffload")
+    assert (offloaded(log), service.calls[-1]) == (done, last)
     assert told(caplog) == []
-
-
-def test_stop_while_a_ledger_is_read_leaves_nothing_behind(
-    start: Start, service: Any, log: txn_source.Log, root: Path
-) -> None:
-    """An offload given up half-way says so, so that its object is deleted: stop while it lists a ledger's entries."""
-    entered, gate = threading.Event(), threading.Event()
-
-    def wait() -> None:
-        entered.set()
-        assert gate.wait(30)
-
-    service.inside["ListDecisions"] = wait
-    maintenance = start(service, LONG_S)
-    assert entered.wait(30)
-    assert not maintenance.stop(0.0)
-    gate.set()
-    assert maintenance.stop(30.0)
-    assert (offloaded(log), service.calls[-1]) == (0, "AbandonOffload")
     log.maintain()
     assert offloaded(log) == 3
     assert len(list(root.glob("tiered/**/*.parquet"))) == 3

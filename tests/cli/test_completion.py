@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,19 +53,3 @@ def completed(log: txn_source.Log, root: Path) -> Any:
 )
 def test_names_and_values_are_completed(completed: Any, line: str, expected: list[str]) -> None:
     assert completed(line) == expected
-
-
-@pytest.mark.long
-def test_a_shell_can_be_told(tmp_path: Path) -> None:
-    """Let bash load what the command prints, and ask it what it does with ``txnlog``."""
-    script = subprocess.run(
-        [sys.executable, "-m", "txn_source.cli", "--show-completion", "bash"],
-        env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    told = subprocess.run(
-        ["bash", "-c", script + "\ncomplete -p txnlog"], capture_output=True, text=True, check=True, cwd=tmp_path
-    )
-    assert told.stdout == "complete -o default -F _txnlog_completion txnlog\n"

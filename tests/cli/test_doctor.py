@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,7 @@ from typing import Any
 import pytest
 
 import txn_source
-from tests.cli.commands import command_of
 from tests.log import tiers
-from txn_source.cli.app import app
 from txn_source.upkeep.doctor import pace
 from txn_source.upkeep.doctor.codes import CODES, Severity
 
@@ -109,28 +106,3 @@ def test_rate_is_kept(txnlog: Any, filled: Path, monkeypatch: pytest.MonkeyPatch
     assert txnlog("doctor", "--checksums", "all", "--rate", "1k/s").exit_code == 0
     read = sum(path.stat().st_size for path in filled.rglob("*.*") if path.suffix in (".arrow", ".parquet", ".aborted"))
     assert 0.5 * read / 1024 < sum(slept) < 1.1 * read / 1024
-
-
-@pytest.mark.parametrize("code", CODES)
-def test_commands_in_remedies_can_be_given(code: str) -> None:
-    """Parse each command that a remedy names, with values in place of what the finding would name."""
-    values = {
-        "txn": "(0,7)",
-        "topic": "orders",
-        "subscription": "s",
-        "ledger": "7",
-        "root": "b",
-        "uri": "/b",
-        "path": "/p",
-    }
-    for text in re.findall(r"`(txnlog [^`]*)`", CODES[code].remedy_for(values)):
-        command: Any = command_of(app)
-        words = text.split()[1:]
-        context = command.make_context("txnlog", list(words), resilient_parsing=True)
-        while getattr(command, "commands", None):
-            command = command.commands[words.pop(0)]
-        known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
-        assert {word for word in words if word.startswith("--")} <= known, text
-        taken = sum(parameter.param_type_name == "argument" for parameter in command.params)
-        assert len([word for word in words if not word.startswith("--")]) <= taken + text.count(" --"), text
-        assert context is not None

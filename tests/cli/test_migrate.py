@@ -17,12 +17,12 @@ from sqlalchemy import text
 import txn_source
 from tests.cli.conftest import Served
 from tests.cli.test_serve import address_of
-from tests.metadata.postgres import GUARDED, server
-from txn_source.metadata.service import comparison, migration
-from txn_source.metadata.store import schema_versions, table_copy
+from tests.metadata.postgres import server
+from tests.selection import mostly_long
+from txn_source.metadata.service import migration
+from txn_source.metadata.store import schema_versions
 from txn_source.metadata.store.database import Database
 from txn_source.metadata.store.database_url import DatabaseUrl
-from txn_source.metadata.store.table_version import SCHEMA_VERSION
 from txn_source.model.errors import DataLossError, InvalidArgumentError, UnavailableError
 from txn_source.storage.root import FORMAT_VERSION, LogRoot
 
@@ -46,11 +46,6 @@ migrate(LogRoot.at(sys.argv[1]), DatabaseUrl(os.environ["TXNLOG_METADATA"]), rep
 """
 STEPS = ("held", "tables made", "copied", "compared", "scanned", "committed", "noted", "renamed")
 NOTED = STEPS.index("noted") + 1
-KILLS = [
-    pytest.param(number, id=step, marks=[] if step == "committed" else pytest.mark.long)
-    for number, step in enumerate(STEPS, 1)
-]
-"""The steps after which the migration is killed. Between the commit and the note both databases hold the log."""
 
 
 @pytest.fixture
@@ -134,22 +129,6 @@ def test_log_is_moved_and_served(
     assert topic > last["topics"]
 
 
-@pytest.mark.long
-def test_progress_is_told(
-    root: Path, url: DatabaseUrl, filled: dict[str, list[bytes]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Move a log with the steps in which it is told made small: rows and topics are counted up."""
-    for module in (table_copy, comparison):
-        monkeypatch.setattr(module, "_TOLD_EVERY", 1)
-    with txn_source.connect(root) as log:
-        log.create_topic("second")
-    lines: list[str] = []
-    done = migration.migrate(LogRoot.at(root), url, lines.append)
-    found = [line for line in lines if "so far" in line]
-    assert found[-2:] == [f"Copied {done.rows} rows so far.", "Scanned 1 topics so far."]
-    assert len(lines) == len(STEPS) + len(found)
-
-
 def test_consumers_are_left_out(txnlog: Any, root: Path, url: DatabaseUrl, filled: dict[str, list[bytes]]) -> None:
     """Leave a consumer of a process that was killed, on another machine: what it held is handed out again."""
     with sqlite3.connect(root / "metadata.db") as raw:
@@ -194,9 +173,8 @@ def test_nobody_opens_the_log_meanwhile(root: Path, url: DatabaseUrl, filled: di
     assert len(locked) == NOTED - 1
 
 
-@pytest.mark.parametrize("file", ["was opened before", pytest.param("is gone", marks=pytest.mark.long)])
 def test_opening_that_was_overtaken_is_refused(
-    file: str, root: Path, url: DatabaseUrl, filled: dict[str, list[bytes]], monkeypatch: pytest.MonkeyPatch
+    root: Path, url: DatabaseUrl, filled: dict[str, list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Move the log after another opening of it has looked at the root, and before it reads the database."""
     upgrade = schema_versions.upgrade
@@ -205,8 +183,6 @@ def test_opening_that_was_overtaken_is_refused(
         with monkeypatch.context() as patched:
             patched.setattr(schema_versions, "upgrade", upgrade)
             migration.migrate(LogRoot.at(root), url, lambda _: None)
-        if file == "is gone":
-            upgrade(database)
 
     monkeypatch.setattr(schema_versions, "upgrade", overtaken)
     with pytest.raises(InvalidArgumentError, match="keeps its metadata in PostgreSQL"):
@@ -215,7 +191,7 @@ def test_opening_that_was_overtaken_is_refused(
 
 @pytest.mark.parametrize(
     "holds",
-    [pytest.param(each, marks=pytest.mark.long) for each in ("a table", "a newer log", "this log")] + ["another log"],
+    mostly_long(["a table", "this log", "another log"], "another log"),
 )
 def test_target_that_is_not_empty_is_refused(
     holds: str, txnlog: Any, bare: Any, root: Path, url: DatabaseUrl, filled: dict[str, list[bytes]], tmp_path: Path
@@ -236,10 +212,6 @@ def test_target_that_is_not_empty_is_refused(
         other = tmp_path / "other"
         txn_source.connect(other).close()
         assert bare("migrate", "--root", other, "--metadata", url.revealed).exit_code == 0
-    if holds == "a newer log":
-        said = f"has schema version {SCHEMA_VERSION + 1}"
-        with server().connect(name_of(url)) as raw:
-            raw.execute(b"INSERT INTO schema_versions VALUES (%d)" % (SCHEMA_VERSION + 1))
     before = tables(url)
     refused = txnlog("migrate", "--metadata", url.revealed)
     assert refused.exit_code == 1
@@ -253,12 +225,7 @@ def test_target_that_is_not_empty_is_refused(
 
 @pytest.mark.parametrize(
     ("found_by", "table"),
-    [
-        ("checksums", "cursors"),
-        pytest.param("checksums", "entries", marks=pytest.mark.long),
-        ("scan", "entries"),
-        pytest.param("scan", "transaction_partitions", marks=pytest.mark.long),
-    ],
+    [("checksums", "cursors"), ("scan", "entries")],
 )
 def test_copy_that_differs_is_refused(
     found_by: str,
@@ -272,7 +239,6 @@ def test_copy_that_differs_is_refused(
     change = {
         "cursors": "UPDATE cursors SET mark_index = mark_index + 1",
         "entries": "UPDATE entries SET messages = messages + 1 WHERE base_sequence = 0",
-        "transaction_partitions": "UPDATE transaction_partitions SET messages = messages + 7 WHERE state = 2",
     }
     read = migration.read_tables
 
@@ -290,11 +256,15 @@ def test_copy_that_differs_is_refused(
         assert seen(log) == filled
 
 
-@pytest.mark.parametrize("step", KILLS)
+@pytest.mark.parametrize(
+    "step",
+    mostly_long([STEPS.index(step) + 1 for step in ("copied", "committed", "noted")], STEPS.index("committed") + 1),
+)
 def test_killed_migration_is_repeated_or_finished(
     step: int, txnlog: Any, served: Served, root: Path, url: DatabaseUrl, filled: dict[str, list[bytes]]
 ) -> None:
-    """Kill it after each step: until the root has noted the move the log is as it was, and is moved by another try with
+    """Kill it before and after the commit, between which both databases hold the log, and after the root has noted
+    the move: until the root has noted the move the log is as it was, and is moved by another try with
     what was written meanwhile; from then on a service has it."""
     environment = {**os.environ, "TXNLOG_METADATA": url.revealed}
     killed = subprocess.run([sys.executable, "-c", KILLED, str(root), str(step)], env=environment, check=False)
@@ -322,25 +292,27 @@ def test_killed_migration_is_repeated_or_finished(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("step", ["copied", "committed"])
 def test_migration_whose_database_was_killed_goes_on(
-    step: str, spawn: Any, root: Path, url: DatabaseUrl, filled: dict[str, list[bytes]]
+    served: Served, root: Path, url: DatabaseUrl, filled: dict[str, list[bytes]]
 ) -> None:
-    """Kill PostgreSQL after each step, and start it again: what isn't committed is copied once more."""
+    """Kill PostgreSQL before the commit, and start it again: what isn't committed is copied once more."""
     lines: list[str] = []
 
     def report(line: str) -> None:
         lines.append(line)
-        if len(lines) == STEPS.index(step) + 1:
+        if len(lines) == STEPS.index("copied") + 1:
             server().kill()
             server().start()
 
     migration.migrate(LogRoot.at(root), url, report)
-    assert lines.count("Made the tables.") == (1 if step == "committed" else 2)
+    assert lines.count("Made the tables.") == 2
     assert marker(root) != IN_SQLITE
-    address = address_of(spawn("serve", "--root", root, "--port", "0", "--metadata", url.revealed))
-    with txn_source.connect(endpoint=address) as log:
-        assert seen(log) == filled
+
+    def read(address: str) -> None:
+        with txn_source.connect(endpoint=address) as log:
+            assert seen(log) == filled
+
+    served("--root", root, "--metadata", url.revealed, during=read)
 
 
 def test_migration_whose_database_is_gone_leaves_the_log(
@@ -363,21 +335,6 @@ def test_migration_whose_database_is_gone_leaves_the_log(
     assert tables(url) == []
     done = txnlog("migrate", "--metadata", url.revealed)
     assert (done.exit_code, done.stderr) == (0, "")
-
-
-def test_password_is_in_no_output(shown: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Move a log to databases that can't be used, each with a secret; tracebacks are asked for, too."""
-    txn_source.connect(root).close()
-    for target in (
-        "postgresql://teller:s3cret/x@db/log",
-        server().url("postgres", GUARDED, "s3cret"),
-        "mysql://teller:s3cret@db/log",
-    ):
-        monkeypatch.setenv("TXNLOG_METADATA", target)
-        told = shown("migrate", "--root", root)
-        assert "[TXNLOG_" in told
-        assert "s3cret" not in told
-    assert marker(root) == IN_SQLITE
 
 
 def test_what_cannot_be_moved_is_refused(txnlog: Any, root: Path, url: DatabaseUrl) -> None:

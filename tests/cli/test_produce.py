@@ -170,35 +170,23 @@ def test_interrupt_aborts_the_transaction_at_hand(
     assert log.transactions("open") == []
 
 
-def test_interrupt_just_after_a_commit_counts_it(
-    txnlog: Any, log: txn_source.Log, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("committed", "told", "stored"), [(True, "2 messages in 1 transaction", [b"a", b"b"]), (False, "0 messages", [])]
+)
+def test_interrupt_beside_a_commit_tells_what_counts(
+    committed: bool, told: str, stored: list[bytes], txnlog: Any, log: txn_source.Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Strike between the commit and the next line: what is told to be stored is what is stored."""
+    """Strike just after the first commit, and instead of it: what is told to be stored is what is stored."""
     log.create_topic("orders")
     commit = txn_source.Transaction.commit
 
     def interrupted(txn: txn_source.Transaction) -> None:
-        commit(txn)
+        if committed:
+            commit(txn)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(txn_source.Transaction, "commit", interrupted)
     result = txnlog("produce", "orders", "--txn-size", "2", input="a\nb\nc\n")
     assert result.exit_code == 130
-    assert result.stderr == "Stored before this: 2 messages in 1 transaction.\n"
-    assert values(log) == [b"a", b"b"]
-
-
-def test_interrupt_before_anything_was_stored_says_so(
-    txnlog: Any, log: txn_source.Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Strike in the first transaction."""
-    log.create_topic("orders")
-
-    def interrupted(_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(txn_source.Transaction, "commit", interrupted)
-    result = txnlog("produce", "orders", "--txn-size", "2", input="a\nb\n")
-    assert result.exit_code == 130
-    assert result.stderr == "Stored before this: 0 messages.\n"
-    assert values(log) == []
+    assert result.stderr == f"Stored before this: {told}.\n"
+    assert values(log) == stored

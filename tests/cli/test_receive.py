@@ -118,24 +118,11 @@ def test_follow_prints_and_acknowledges_what_arrives(spawn: Any, orders: txn_sou
     assert orders.subscription("orders", "booking").consumers == ()
 
 
-@pytest.mark.parametrize(
-    ("options", "unbuffered"),
-    [([], ""), *(pytest.param(*each, marks=pytest.mark.long) for each in (([], "1"), (["--follow"], "")))],
-    ids=["once", "once, unbuffered", "follow"],
-)
-def test_what_nobody_read_is_not_acknowledged(
-    options: list[str],
-    unbuffered: str,
-    spawn: Any,
-    log: txn_source.Log,
-    root: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_nobody_read_is_not_acknowledged(spawn: Any, log: txn_source.Log, root: Path) -> None:
     """More than a pipe holds: read a line, close it, and find the batch that could not be written in the backlog."""
-    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     log.create_topic("orders")
     send(log, *["x" * 1000] * 5_000)
-    process = spawn("consume", "orders", "--subscription", "booking", "--root", root, *options)
+    process = spawn("consume", "orders", "--subscription", "booking", "--root", root)
     assert process.stdout.readline() == b"x" * 1000 + b"\n"
     process.stdout.close()
     assert process.wait() == 0

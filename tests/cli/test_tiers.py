@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 from pathlib import Path
 from typing import Any
 
@@ -85,18 +83,6 @@ def test_offload_as_json_has_ledgers_and_bytes(txnlog: Any, closed: txn_source.L
     }
 
 
-def test_offload_to_a_target_that_cannot_be_written_is_refused(
-    txnlog: Any, closed: txn_source.Log, tmp_path: Path
-) -> None:
-    """Nothing is registered, and the error names the target: offload into a folder below a file."""
-    (tmp_path / "file").write_text("")
-    closed.set_policies("orders", offload_uri=str(tmp_path / "file" / "below"))
-    result = txnlog("topics", "offload", "orders")
-    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
-    assert result.stderr.startswith(f"[TXNLOG_STORAGE_WRITE_FAILED] {tmp_path}/file/below/public/default/orders/0/")
-    assert tiers(closed) == [HOT, HOT, HOT]
-
-
 def test_offload_that_fails_half_way_tells_what_stays(txnlog: Any, closed: txn_source.Log, root: Path) -> None:
     """What was offloaded before stays: damage the second ledger's segment, and offload as text and as JSON."""
     [segment] = root.glob(f"segments/*/*/{ledger_ids(closed)[1]}-*")
@@ -177,17 +163,6 @@ def test_trim_takes_every_form_of_a_place(before: str, txnlog: Any, closed: txn_
     assert len(ledger_ids(closed)) == 1
 
 
-@pytest.mark.long
-def test_trim_by_age(txnlog: Any, closed: txn_source.Log) -> None:
-    """Closed in this moment or before: trim until the clock has moved on, and only the open ledger is left."""
-
-    def trimmed() -> bool:
-        assert txnlog("topics", "trim", "orders", "--older-than", "0s", "--yes").exit_code == 0
-        return len(ledger_ids(closed)) == 1
-
-    eventually(trimmed)
-
-
 def test_trim_by_the_topics_retention(txnlog: Any, closed: txn_source.Log) -> None:
     """Without an option the policies decide, and without policies there is nothing to go by: trim with and without."""
     refused = txnlog("topics", "trim", "orders", "--yes")
@@ -195,17 +170,6 @@ def test_trim_by_the_topics_retention(txnlog: Any, closed: txn_source.Log) -> No
     assert "Topic 'orders' has no retention policy" in " ".join(refused.stderr.replace("│", " ").split())
     closed.set_policies("orders", retention_bytes=0)
     assert txnlog("topics", "trim", "orders", "--yes").stdout.startswith("Trimmed 2 ledgers, 4 messages, ")
-
-
-def test_trim_stops_at_an_open_transaction(txnlog: Any, closed: txn_source.Log) -> None:
-    """What a reader may still wait for stays: leave a transaction open in a closed ledger, and trim everything."""
-    with closed.producer("orders") as producer:
-        producer.send("undecided", txn=closed.begin_transaction(600))
-        producer.flush()
-    closed.roll_ledger("orders")
-    *_, held, still_open = ledger_ids(closed)
-    assert txnlog("topics", "trim", "orders", "--before", "latest", "--yes").exit_code == 0
-    assert ledger_ids(closed) == [held, still_open]
 
 
 @pytest.mark.parametrize(
@@ -219,21 +183,4 @@ def test_deleting_without_a_terminal_needs_yes(command: tuple[str, ...], txnlog:
     refused = txnlog("topics", *command)
     assert refused.exit_code == 2
     assert "--yes" in refused.stderr
-    assert tiers(closed) == [BOTH, BOTH, HOT]
-
-
-@pytest.mark.long
-def test_deleting_asks_at_a_terminal(spawn: Any, closed: txn_source.Log, root: Path) -> None:
-    """The question says what would go, and a no keeps it: answer so at a pseudo-terminal."""
-    closed.offload("orders")
-    ours, theirs = pty.openpty()
-    try:
-        os.write(ours, b"n\n")
-        process = spawn("topics", "delete-hot", "orders", "--root", root, stdin=theirs)
-        _, errors = process.communicate()
-    finally:
-        os.close(ours)
-        os.close(theirs)
-    assert process.returncode == 1
-    assert b"Delete the hot copies of 2 ledgers (" in errors
     assert tiers(closed) == [BOTH, BOTH, HOT]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
 from tests.console.asked import Asked
 from tests.console.demo import fill
-from tests.metadata.postgres import server as postgres
 from tests.tiers.conftest import bucket, credentials, s3
 from tests.tiers.stores import Bucket, S3Server
 from txn_source import connect
-from txn_source.client.target import metadata_url, open_service
+from txn_source.client.target import open_service
 from txn_source.console.app import LOOKS
 from txn_source.console.serving import Console
 from txn_source.metadata.service.server import Server
@@ -36,15 +34,9 @@ class Served(Asked):
         self.console = Console(service, root_at(root), "127.0.0.1", 0)
 
 
-@pytest.fixture(params=["PostgreSQL", pytest.param("objects", marks=pytest.mark.long)])
-def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
-    if request.param == "PostgreSQL":
-        places = str(tmp_path / "log"), postgres().new_database(with_tables=False)
-    else:
-        bucket: Bucket = request.getfixturevalue("bucket")
-        store: S3Server = request.getfixturevalue("s3")
-        places = bucket.uri_at(store.endpoint), metadata_url(tmp_path / "log.db")
-    with Served(*places) as made:
+@pytest.fixture
+def served(bucket: Bucket, s3: S3Server, url: DatabaseUrl) -> Iterator[Served]:
+    with Served(bucket.uri_at(s3.endpoint), url) as made:
         yield made
 
 

@@ -190,34 +190,19 @@ def test_http_has_the_certificates_of_the_service(tmp_path: Path) -> None:
 
 
 def test_new_certificates_count_for_new_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the files with those of another authority: after a scrape only its certificate is shown."""
+    """Replace the files with those of another authority: after a scrape only its certificate is shown, and its end."""
     monkeypatch.setattr("txn_source.metadata.access.watched_files._LOOK_EVERY_S", 0.0)
     old, new = Authority(tmp_path, "old"), Authority(tmp_path, "new")
-    files = old.issue("service")
+    files, metric = old.issue("service", days=1), "txnlog_certificate_expires_timestamp_seconds"
     with Watched(tmp_path / "log", tls=files) as watched:
         trusts_old, trusts_new = (ssl.create_default_context(cafile=str(each.ca)) for each in (old, new))
-        assert watched.get("/live", trusts_old).status == 200
-        for made, file in zip(new.issue("newer"), files, strict=True):
+        before = watched.scrape(trusts_old).one(metric)
+        for made, file in zip(new.issue("newer", days=30), files, strict=True):
             made.replace(file)
-        assert watched.get("/metrics", trusts_old).status == 200
+        assert watched.scrape(trusts_old).one(metric) - before == pytest.approx(29 * 86400, abs=3600)
         assert watched.get("/live", trusts_new).status == 200
         with pytest.raises(ssl.SSLError):
             watched.get("/live", trusts_old)
-
-
-def test_end_of_the_certificate_is_told_and_moves_with_a_new_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Begin with one for a day, and replace it by one for thirty: who looks at the end sees the new one."""
-    monkeypatch.setattr("txn_source.metadata.access.watched_files._LOOK_EVERY_S", 0.0)
-    authority, metric = Authority(tmp_path), "txnlog_certificate_expires_timestamp_seconds"
-    files = authority.issue("service", days=1)
-    with Watched(tmp_path / "log", tls=files) as watched:
-        trusts = ssl.create_default_context(cafile=str(authority.ca))
-        before = watched.scrape(trusts).one(metric)
-        for made, file in zip(authority.issue("newer", days=30), files, strict=True):
-            made.replace(file)
-        assert watched.scrape(trusts).one(metric) - before == pytest.approx(29 * 86400, abs=3600)
 
 
 def test_check_that_hangs_is_known_to_a_scrape_without_being_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

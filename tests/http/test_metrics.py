@@ -274,14 +274,6 @@ def test_topics_with_series_of_their_own_are_bounded(tmp_path: Path) -> None:
         assert (found.one("txnlog_topics"), found.one("txnlog_messages")) == (5, 9)
 
 
-def test_names_of_any_kind_are_labels(watched: Watched, log: Log) -> None:
-    """A subscription's name may have quotes, backslashes and other letters: the text stays readable."""
-    name = 'a "quoted" \\ née ✓'
-    log.create_subscription("orders", name)
-    found = watched.scrape()
-    assert [labels["subscription"] for labels, _ in found.all("txnlog_subscription_epoch")] == [name]
-
-
 def test_figures_that_are_too_old_are_not_shown(watched: Watched, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a minute pass without a look: a frozen figure would look like a true one."""
     assert watched.scrape().one("txnlog_topics") == 1

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from tests.http.watched import Watched
 from tests.log.sites import Site, give_up_after
-from txn_source import InvalidArgumentError, UnavailableError, connect, metrics
+from txn_source import InvalidArgumentError, UnavailableError, metrics
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.access.audit import Audit
 from txn_source.metadata.access.door import Door
@@ -147,14 +147,3 @@ def test_json_lines_have_tracebacks_and_stay_one_line() -> None:
     parsed = json.loads(line)
     assert (parsed["message"], parsed["level"]) == ("failed: a\nb", "ERROR")
     assert "two\nlines" in parsed["traceback"]
-
-
-def test_embedded_logs_count_their_reads(tmp_path: Path) -> None:
-    """There is no service to tell."""
-    before = metrics.reads().ledgers.get("bookkeeper", 0)
-    with connect(tmp_path / "log") as log:
-        log.create_topic("orders")
-        with log.producer("orders") as producer:
-            producer.send(b"a")
-        assert log.scan("orders").read_all().num_rows == 1
-    assert metrics.reads().ledgers["bookkeeper"] == before + 1

@@ -9,8 +9,8 @@ from typing import Any
 
 import txn_source
 from tests.foreign.kafka.batch_writer import Record
+from tests.foreign.kafka.histories import NaiveLog, random_record, write_history
 from tests.foreign.kafka.partition_writer import PartitionWriter, Producer
-from tests.foreign.kafka.test_random_histories import NaiveLog, random_record, write_history
 from txn_source import IsolationLevel
 from txn_source.foreign.foreign_log import ForeignPartition
 from txn_source.importing import ImportReport

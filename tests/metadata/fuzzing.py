@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,14 +16,11 @@ import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from tests.log.sites import ManualClock, log_on_postgres, service_over
+from tests.log.sites import ManualClock, service_over
 from txn_source import Log, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.client.writing.bulk_writer import BulkWriter
 from txn_source.metadata.service.service import MetadataService
-from txn_source.metadata.store.database import Database
-from txn_source.metadata.store.opening import open_database
-from txn_source.metadata.store.tables import metadata
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.spark_commit import Sink
 from txn_source.model.topic_name import TopicName
@@ -73,25 +69,14 @@ class Recording:
         """Leave the service open: it is the test's."""
 
 
-def _contents(database: Database) -> object:
-    """Return all that a database holds."""
-    with database.read() as read:
-        return [sorted(map(repr, read.execute(table.select()))) for table in metadata.sorted_tables]
-
-
 class Subject:
     """A log in which everything has happened once, the requests that did it, and files that nobody may touch."""
 
-    def __init__(self, folder: Path, kind: str = "sqlite") -> None:
-        """``kind`` is where the metadata lies, ``sqlite`` or ``postgres``."""
-        folder.mkdir(exist_ok=True)
+    def __init__(self, folder: Path) -> None:
         self.root = folder / "log"
-        self._stack = ExitStack()
-        self.url = self._stack.enter_context(log_on_postgres(self.root)) if kind == "postgres" else None
-        if self.url is None:
-            connect(self.root).close()
+        connect(self.root).close()
         self.clock = ManualClock()
-        self.service = service_over(self.root, self.clock, self.url)
+        self.service = service_over(self.root, self.clock)
         self.transport = Recording(self.service)
         self.log = Log(self.transport)  # type: ignore[arg-type]
         self._live(self.log)
@@ -102,21 +87,18 @@ class Subject:
         for victim in self.victims:
             victim.parent.mkdir(exist_ok=True)
             victim.write_text("mine")
-        self.victims.append(self.root / "txnlog.json")
-        if self.url is None:
-            self.victims.append(self.root / "metadata.db")
-            raw = self._stack.enter_context(closing(sqlite3.connect(self.root / "metadata.db")))
-            self.version: Callable[[], object] = lambda: raw.execute("PRAGMA data_version").fetchone()
-        else:
-            database = open_database(self.url)
-            self._stack.callback(database.close)
-            self.version = lambda: _contents(database)
+        self.victims += [self.root / "txnlog.json", self.root / "metadata.db"]
+        self._raw = sqlite3.connect(self.root / "metadata.db")
 
     def close(self) -> None:
         """Close log and service."""
         self.log.close()
         self.service.close()
-        self._stack.close()
+        self._raw.close()
+
+    def version(self) -> object:
+        """Return what is another one after each change of the database."""
+        return self._raw.execute("PRAGMA data_version").fetchone()
 
     def check_usable(self) -> None:
         """Every topic takes messages and a roll, is read, described and maintained; no victim was touched."""

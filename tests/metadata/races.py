@@ -4,16 +4,12 @@ The first call is held right after it has run a statement that is named by a pat
 second call begins. It is let run until it is done, or until PostgreSQL says that it waits for a lock. Then the first
 one goes on. No time is measured: what is forced is the order of statements.
 
-``Rule`` says what keeps the two apart:
-
-* ``LOCKED``: the log's lock and one snapshot for each read, as it is.
-* ``UNLOCKED``: neither. A race must be seen then, as a wrong outcome or as a conflict; else it proves nothing.
-* ``REPEATED``: no lock, but what met a conflict is carried out again: the second defence alone.
+What keeps the two apart is the log's lock, or, where a race is not ``locked``, the second defence alone: what met a
+conflict is carried out again.
 """
 
 from __future__ import annotations
 
-import enum
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -35,7 +31,6 @@ from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.entry import NewEntry, OpenedProducer
-from txn_source.model.errors import InternalError, UnavailableError
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.topic import TopicView
 from txn_source.model.topic_name import TopicName
@@ -46,14 +41,6 @@ ORDERS = TopicName.parse("orders")
 MINUTE_MS = 60_000
 _PATIENCE_S = 30.0
 _LOOK_S = 0.005
-
-
-class Rule(enum.Enum):
-    """What keeps two calls apart."""
-
-    LOCKED = "locked"
-    UNLOCKED = "unlocked"
-    REPEATED = "repeated"
 
 
 @dataclass
@@ -73,26 +60,17 @@ class Outcome:
             if isinstance(result, BaseException):
                 raise result
 
-    @property
-    def conflict(self) -> bool:
-        """True if a call found that another one was faster, and was not carried out again."""
-        return any(
-            (isinstance(e, UnavailableError) and re.search("as they had been read|waiting for each other", e.fact))
-            or (isinstance(e, InternalError) and "refused a change" in e.fact)
-            for e in (self.first, self.second)
-        )
-
 
 class Services:
     """A log with one topic, ``orders``, and two services over its database."""
 
-    def __init__(self, root: Path, url: DatabaseUrl, patch: pytest.MonkeyPatch, rule: Rule) -> None:
+    def __init__(self, root: Path, url: DatabaseUrl, patch: pytest.MonkeyPatch, *, locked: bool) -> None:
         second = DatabaseUrl(f"{url.revealed}&application_name=second")
         self.services = [service_over(root, None, of) for of in (url, second)]
         self.a, self.b = (MetadataStub(InProcessTransport(service)) for service in self.services)
         self.databases: list[Database] = [open_database(of) for of in (url, second)]
         self._patch = patch
-        self.rule = rule
+        self._locked = locked
         self._name = url.revealed.partition("?")[0].rpartition("/")[2]
         self.topic = self.a.create_topic(ORDERS, 2, None, LedgerLimits(), {})
         self.b.begin_transaction(MINUTE_MS)  # each has looked at the clock now, and won't in the race
@@ -109,11 +87,8 @@ class Services:
 
     def race(self, first: Callable[[], Any], hold_after: str, second: Callable[[], Any]) -> Outcome:
         """Carry out two calls, the second one while the first is held after a statement that matches a pattern."""
-        if self.rule is not Rule.LOCKED:
+        if not self._locked:
             self._patch.setattr(postgres_database, "LOCK", "SELECT 1")
-            self._patch.setattr(postgres_database, "_BEGIN_READ", "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY")
-        if self.rule is Rule.UNLOCKED:
-            self._patch.setattr(postgres_database, "_ATTEMPTS", 1)
         outcome = Outcome()
         held, go, done = threading.Event(), threading.Event(), threading.Event()
 
@@ -224,10 +199,10 @@ class Services:
 
 
 @contextmanager
-def services(root: Path, patch: pytest.MonkeyPatch, rule: Rule) -> Iterator[Services]:
+def services(root: Path, patch: pytest.MonkeyPatch, *, locked: bool = True) -> Iterator[Services]:
     """A new log and two services over it."""
     with log_on_postgres(root) as url:
-        found = Services(root, url, patch, rule)
+        found = Services(root, url, patch, locked=locked)
         try:
             yield found
         finally:

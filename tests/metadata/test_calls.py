@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.log.sites import service_over
-from txn_source import InvalidArgumentError, connect
+from txn_source import connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.service.service import CALLS, CONVERSATIONS, MetadataService
 
@@ -30,12 +30,3 @@ def test_table_of_calls_is_the_protocol_s(service: MetadataService) -> None:
         assert set(table) == {method.name for method in METHODS if method.client_streaming == streaming}
         leads_to = {name: getattr(service._subject(subject), name) for name, subject in table.items()}
         assert [name for name, method in leads_to.items() if method.__name__ != name] == []
-
-
-def test_request_is_checked_before_its_call_begins(service: MetadataService) -> None:
-    """Put a call into the table that notes that it was made: it isn't, with a request that can't be."""
-    made = []
-    service._calls = {"ListTopics": made.append}  # type: ignore[dict-item]
-    with pytest.raises(InvalidArgumentError, match=r"ListTopicsRequest\.namespace"):
-        service.call("ListTopics", pb.ListTopicsRequest(namespace="\n"))
-    assert made == []

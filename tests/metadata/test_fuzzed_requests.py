@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
-import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,13 +29,11 @@ from txn_source.model.errors import ERROR_CLASSES
 _RANDOMS = st.randoms(use_true_random=False)
 _QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
 _A_FEW = settings(max_examples=examples(50), deadline=None, database=None, suppress_health_check=_QUIET)
-_LONG_S = 600
-_REQUESTS_A_LOG = 1_000
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
-def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Subject]:
-    subject = Subject(tmp_path, request.param)
+@pytest.fixture
+def subject(tmp_path: Path) -> Iterator[Subject]:
+    subject = Subject(tmp_path)
     try:
         yield subject
     finally:
@@ -95,25 +90,9 @@ def test_bent_requests_are_refused_or_answered(subject: Subject) -> None:
     subject.check_reads()
 
 
-@pytest.mark.long
-def test_many_bent_requests(tmp_path: Path) -> None:
-    """The same very often, over many logs, for so many seconds; prints what was answered how often."""
-    random, answers, logs, until = Random(20260101), Counter[str](), 0, time.monotonic() + _LONG_S
-    while time.monotonic() < until:
-        subject = Subject(tmp_path / str(logs))
-        logs += 1
-        for _ in range(_REQUESTS_A_LOG):
-            answers[ask(subject, *Bending(random, subject).request())] += 1
-        subject.check_usable()
-        subject.check_reads()
-        subject.close()
-        shutil.rmtree(tmp_path / str(logs - 1))
-    print(f"{answers.total()} requests to {logs} logs: {dict(answers)}")
-
-
 def test_damaged_bytes_are_refused_or_answered(subject: Subject) -> None:
     """Send damaged requests, and any bytes at all, over gRPC: each is answered, or refused in our words."""
-    with Server(service_over(subject.root, subject.clock, subject.url), "127.0.0.1", 0) as server:
+    with Server(service_over(subject.root, subject.clock), "127.0.0.1", 0) as server:
         channel = grpc.insecure_channel(server.address)
 
         @_A_FEW

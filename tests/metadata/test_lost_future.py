@@ -146,20 +146,6 @@ def test_ids_that_run_out_are_told(root: Path) -> None:
         assert log.cut("orders").positions[TopicName.parse("orders"), 0].ledger_id == 1
 
 
-def test_it_can_be_put_back_again(root: Path) -> None:
-    """Each time there is a gap."""
-    with txn_source.connect(root) as log:
-        log.create_topic("orders")
-    for _ in range(3):
-        put_back(root)
-    with txn_source.connect(root) as log:
-        with log.producer("orders") as producer:
-            producer.send(b"x")
-        log.roll_ledger("orders")
-        assert len(log.offload("orders").ledger_ids) == 4
-        assert log.count("orders", "read_committed") == 1
-
-
 def test_on_postgres_ids_go_on_behind_a_gap(tmp_path: Path) -> None:
     """The counters of PostgreSQL's columns are raised, once for each time."""
     with log_on_postgres(tmp_path / "log") as url:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -36,14 +35,6 @@ def postgres() -> PostgresServer:
     return server()
 
 
-@pytest.fixture
-def url(postgres: PostgresServer) -> Iterator[DatabaseUrl]:
-    """An empty database."""
-    url = postgres.new_database(with_tables=False)
-    yield url
-    postgres.drop_database(url)
-
-
 def as_account(url: DatabaseUrl, account: str) -> DatabaseUrl:
     return DatabaseUrl(url.revealed.replace("postgres@", f"{account}@"))
 
@@ -67,7 +58,10 @@ def test_wrong_password_is_told_without_it(postgres: PostgresServer) -> None:
     with postgres.connect() as connection:
         connection.execute(f"DROP ROLE IF EXISTS {GUARDED}".encode())
         connection.execute(f"CREATE ROLE {GUARDED} LOGIN PASSWORD 'open sesame'".encode())
-    for password, said in ((None, "wants a password"), ("open barley", "refuses the account or its password")):
+    for password, said in (
+        (None, "wants a password"),
+        ("open barley", "refuses the account or its password.* Check user and password"),
+    ):
         with closing(open_database(postgres.url("postgres", GUARDED, password))) as database:
             with pytest.raises(UnavailableError, match=said) as caught:
                 database.write(lambda _: None)
@@ -275,26 +269,6 @@ def test_lock_that_is_not_to_be_had_is_told(
 
         holder.write(hold)
         database.write(lambda _: None)
-
-
-def test_service_that_hangs_with_the_lock_loses_it(url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stop a writer in the middle of its transaction: another one gets the lock, and the first one's change is made
-    anew when it goes on."""
-    with closing(open_database(url)) as other, closing(open_database(url)) as hanging:
-        create_log(other)
-        monkeypatch.setitem(postgres_connections.SETTINGS, "idle_in_transaction_session_timeout", "500ms")
-        tries: list[int] = []
-
-        def hang(connection: object) -> None:
-            tries.append(1)
-            connection.execute(text("UPDATE log_info SET decisions = decisions + 1"))  # type: ignore[attr-defined]
-            if len(tries) == 1:
-                other.write(lambda c: c.execute(text("UPDATE log_info SET transactions = 7")))
-
-        hanging.write(hang)
-        with other.read() as read:
-            assert read.execute(text("SELECT decisions, transactions FROM log_info")).one() == (1, 7)
-        assert len(tries) == 2
 
 
 def test_only_what_cannot_be_cut_may_take_long(url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.log import create_log
 from txn_source.metadata.store.opening import open_database
 
-ROUNDS, LONG_ROUNDS = 3, 60
+ROUNDS = 60
 ATTACKS = ("stop", "immediate", "kill", "sessions", "service")
 
 
@@ -44,31 +44,24 @@ def attack(fragile: FragileServer, number: int) -> None:
 
 
 @pytest.mark.long
-def test_killed_database_and_service_lose_nothing_and_store_nothing_twice(tmp_path: Path, url: DatabaseUrl) -> None:
-    """Attack database and service in each way once, while a producer writes."""
-    kill_servers(tmp_path / "log", len(ATTACKS), url, attack)
-
-
-@pytest.mark.long
 @pytest.mark.timeout(3000)
-def test_killed_databases_and_services_for_long(tmp_path: Path, url: DatabaseUrl) -> None:
-    """Attack both many more times."""
-    kill_servers(tmp_path / "log", LONG_ROUNDS, url, attack)
+def test_killed_database_and_service_lose_nothing_and_store_nothing_twice(tmp_path: Path, url: DatabaseUrl) -> None:
+    """Attack database and service in each way, while a producer writes."""
+    kill_servers(tmp_path / "log", ROUNDS, url, attack)
 
 
-@pytest.mark.parametrize("how", ["stop", "sessions"])
-def test_restarted_database_is_taken_up_again(tmp_path: Path, how: str) -> None:
-    """Restart the database while nobody calls: the next read and the next write work, without an error."""
+def test_restarted_database_is_taken_up_again(tmp_path: Path) -> None:
+    """End all sessions while nobody calls: the next read and the next write work, without an error."""
     with Site("postgres", tmp_path / "log") as site:
         log = site.connect()
         log.create_topic("orders")
         for number in range(2):
-            restart(how)
+            restart("sessions")
             if number:
                 assert log.topics() == ["orders"]
             with log.producer("orders") as producer:
                 producer.send(b"%d" % number)
-        restart(how)
+        restart("sessions")
         assert log.scan("orders").read_all()["value"].to_pylist() == [b"0", b"1"]
 
 

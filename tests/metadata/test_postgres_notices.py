@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-import psycopg
 import pytest
 from sqlalchemy import text
 
@@ -58,16 +57,6 @@ def test_changes_are_told_by_topic_and_subscription(url: DatabaseUrl) -> None:
         assert wait(PATIENCE_S) == {(1, 0), (2, 7)}
         commit(two)  # nothing that anybody waits for
         assert wait(0.0) == set()
-
-
-def test_listener_asks_the_database_nothing(url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Collect what is executed while a listener waits: nothing is."""
-    executed: list[object] = []
-    with closing(open_database(url)) as one, one.changes(threading.Event()) as wait:
-        monkeypatch.setattr(psycopg.Cursor, "execute", lambda _, query, *__, **___: executed.append(query))
-        assert wait(0.2) == set()
-        monkeypatch.undo()
-    assert executed == []
 
 
 def test_change_that_is_rolled_back_is_not_told(url: DatabaseUrl) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 
 from tests.log.sites import ManualClock, Site
 from tests.metadata.postgres import server
@@ -50,18 +49,3 @@ def test_no_statement_reads_a_whole_table(tmp_path: Path, clock: ManualClock) ->
                     wrong.append(f"{sorted(growing)}: {text}")
     assert len(found) > 120
     assert wrong == []
-
-
-@pytest.mark.parametrize("table", sorted(metadata.tables))
-def test_every_foreign_key_can_be_followed_backwards(table: str) -> None:
-    """A row that goes takes others with it, and each table that refers to it has an index to find them by."""
-    postgres = server()
-    url = postgres.new_database()
-    name = url.revealed.partition("?")[0].rpartition("/")[2]
-    with postgres.connect(name) as connection:
-        connection.execute(b"SET enable_seqscan = off")
-        for key in metadata.tables[table].foreign_keys:
-            query = f'EXPLAIN (FORMAT JSON) SELECT 1 FROM {table} WHERE "{key.parent.name}" = 1'
-            [[plans]] = connection.execute(query.encode()).fetchall()
-            assert list(scanned(plans[0]["Plan"])) == []
-    postgres.drop_database(url)

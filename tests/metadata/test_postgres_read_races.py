@@ -7,19 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.metadata.races import MINUTE_MS, ORDERS, Rule, Services, services
-from tests.selection import mostly_long
+from tests.metadata.races import MINUTE_MS, ORDERS, Services, services
 from txn_source.metadata.store import sealing
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic import PartitionView
 
-TWO = pytest.mark.parametrize("rule", mostly_long([Rule.LOCKED, Rule.UNLOCKED], Rule.LOCKED))
-
 
 @pytest.fixture
-def race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: Rule) -> Iterator[Services]:
+def race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
     """A log with two services."""
-    with services(tmp_path / "log", monkeypatch, rule) as found:
+    with services(tmp_path / "log", monkeypatch) as found:
         yield found
 
 
@@ -37,8 +34,7 @@ def trim_all(race: Services) -> None:
     race.b.trim_topic(ORDERS, {0: Position(ledger_id + 1, 0)}, None, None)
 
 
-@TWO
-def test_aborted_messages_stay_hidden_while_a_ledger_is_sealed(race: Services, rule: Rule) -> None:
+def test_aborted_messages_stay_hidden_while_a_ledger_is_sealed(race: Services) -> None:
     """Hold a listing of aborted transactions that has found no sealed page; seal through the other service."""
     one, _ = race.producer()
     txn = race.a.begin_transaction(MINUTE_MS)
@@ -54,11 +50,10 @@ def test_aborted_messages_stay_hidden_while_a_ledger_is_sealed(race: Services, r
         )
     outcome.check_both()
     assert outcome.overtook
-    assert outcome.first.num_rows == (0 if rule is Rule.UNLOCKED else 1)
+    assert outcome.first.num_rows == 1
 
 
-@TWO
-def test_entries_of_a_range_are_there_or_told_to_be_gone(race: Services, rule: Rule) -> None:
+def test_entries_of_a_range_are_there_or_told_to_be_gone(race: Services) -> None:
     """Hold a listing of entries that has found hot copies of them; trim them through the other service."""
     one, _ = race.producer()
     race.write(one)
@@ -70,11 +65,10 @@ def test_entries_of_a_range_are_there_or_told_to_be_gone(race: Services, rule: R
     )
     outcome.check_both()
     assert outcome.overtook
-    assert outcome.first == (0 if rule is Rule.UNLOCKED else 1)
+    assert outcome.first == 1
 
 
-@TWO
-def test_bounds_of_a_view_are_of_one_moment(race: Services, rule: Rule) -> None:
+def test_bounds_of_a_view_are_of_one_moment(race: Services) -> None:
     """Hold a view that has read the ends, within a transaction; let that write more, and commit it."""
     one, _ = race.producer()
     txn = race.a.begin_transaction(MINUTE_MS)
@@ -89,11 +83,10 @@ def test_bounds_of_a_view_are_of_one_moment(race: Services, rule: Rule) -> None:
     outcome.check_both()
     [of_topic] = outcome.first.topics
     seen = [view.bounds.last_stable != view.bounds.log_start for view in of_topic.partitions]
-    assert seen == ([True, False] if rule is Rule.UNLOCKED else [False, False])  # half of it, or nothing
+    assert seen == [False, False], "nothing, not half of it"
 
 
-@TWO
-def test_message_of_a_time_is_found_or_never_was(race: Services, rule: Rule) -> None:
+def test_message_of_a_time_is_found_or_never_was(race: Services) -> None:
     """Hold a search by time that has found the ledger; trim it through the other service."""
     one, _ = race.producer()
     race.write(one)
@@ -104,11 +97,10 @@ def test_message_of_a_time_is_found_or_never_was(race: Services, rule: Rule) -> 
         lambda: trim_all(race),
     )
     outcome.check_both()
-    assert (outcome.first is None) is (rule is Rule.UNLOCKED)
+    assert outcome.first is not None
 
 
-@TWO
-def test_cut_knows_what_it_is_cut_from(race: Services, rule: Rule) -> None:
+def test_cut_knows_what_it_is_cut_from(race: Services) -> None:
     """Hold a cut that has looked at the logs' starts; trim one half of a transaction that the bounds cut in two."""
     one, _ = race.producer()
     txn = race.a.begin_transaction(MINUTE_MS)
@@ -119,5 +111,4 @@ def test_cut_knows_what_it_is_cut_from(race: Services, rule: Rule) -> None:
     bounds = {first.partition_id: first.bounds.log_end, second.partition_id: second.bounds.log_start}
     outcome = race.race(lambda: race.a.find_cut(bounds), "FROM partitions AS p JOIN topics", lambda: trim_all(race))
     outcome.check_both()
-    lowered = outcome.first[first.partition_id]
-    assert lowered == (first.bounds.log_end if rule is Rule.UNLOCKED else first.bounds.log_start)
+    assert outcome.first[first.partition_id] == first.bounds.log_start

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -154,79 +154,3 @@ def test_protocol_breaks_no_released_client(now: FileDescriptorProto) -> None:
     """Compare with what is checked in."""
     [before] = FileDescriptorSet.FromString(BASELINE.read_bytes()).file
     assert list(breaks(before, now)) == []
-
-
-def _message(file: FileDescriptorProto, name: str) -> DescriptorProto:
-    return next(message for found, _, message in messages(file) if found == name)
-
-
-def _drop_comment(file: FileDescriptorProto) -> None:
-    field = next(where for where in file.source_code_info.location if len(where.path) == 4 and where.leading_comments)
-    field.leading_comments = ""
-
-
-def _optional(file: FileDescriptorProto) -> None:
-    _message(file, "AppendRequest").field[2].proto3_optional = True
-
-
-UNTIDY: dict[str, tuple[Callable[[FileDescriptorProto], object], str]] = {
-    "comment": (_drop_comment, "has no comment"),
-    "message": (lambda file: setattr(file.message_type[0], "name", "error"), "error is not written as"),
-    "field": (lambda file: setattr(file.message_type[0].field[0], "name", "theCode"), "theCode is not written as"),
-    "zero": (lambda file: setattr(file.enum_type[0].value[0], "name", "X"), "UNSPECIFIED = 0"),
-    "value": (lambda file: setattr(file.enum_type[0].value[1], "name", "OPEN"), "OPEN doesn't begin with"),
-    "request": (lambda file: setattr(file.service[0].method[0], "name", "Log"), "Log has no request"),
-    "service": (lambda file: setattr(file.service[0], "name", "Metadata"), "Metadata doesn't end with Service"),
-    "optional": (_optional, "AppendRequest.txn is optional anyway"),
-    "package": (lambda file: setattr(file, "package", "txnlog"), "has no version"),
-}
-
-
-@pytest.mark.parametrize("what", UNTIDY)
-def test_rule_of_style_finds_what_breaks_it(now: FileDescriptorProto, what: str) -> None:
-    """Break each rule in a copy of the descriptor: it is found, and nothing is without it."""
-    file = FileDescriptorProto.FromString(now.SerializeToString())
-    change, found = UNTIDY[what]
-    change(file)
-    assert any(found in text for text in lint(file)), list(lint(file))
-
-
-def _retype(file: FileDescriptorProto) -> None:
-    _message(file, "NewEntry").field[0].type = FieldDescriptorProto.TYPE_INT32
-
-
-def _retire(file: FileDescriptorProto) -> None:
-    del _message(file, "NewEntry").field[0]
-
-
-BREAKING: dict[str, tuple[Callable[[FileDescriptorProto], object], str]] = {
-    "message": (lambda file: file.message_type.pop(0), "message Error is gone"),
-    "field": (_retire, "NewEntry.partition_id is gone"),
-    "type": (_retype, "NewEntry.partition_id = 1 is another field now"),
-    "name": (lambda file: setattr(file.message_type[0].field[0], "name", "reason"), "Error.code = 1 is another field"),
-    "number": (lambda file: setattr(file.message_type[0].field[0], "number", 9), "its number 1 is not reserved"),
-    "reserved": (lambda file: _message(file, "Transaction").ClearField("reserved_range"), "6 reserved no more"),
-    "value": (lambda file: file.enum_type[0].value.pop(), "is gone, or another one"),
-    "call": (lambda file: file.service[0].method.pop(), "MetadataService.Consume is gone"),
-    "stream": (lambda file: setattr(file.service[0].method[0], "server_streaming", True), "GetLog is gone, or another"),
-}
-
-
-@pytest.mark.parametrize("what", BREAKING)
-def test_break_with_released_clients_is_found(now: FileDescriptorProto, what: str) -> None:
-    """Break the protocol in a copy of the descriptor in each way."""
-    file = FileDescriptorProto.FromString(now.SerializeToString())
-    change, found = BREAKING[what]
-    change(file)
-    assert any(found in text for text in breaks(now, file)), list(breaks(now, file))
-    assert list(breaks(now, now)) == []
-
-
-def test_field_that_is_retired_with_its_number_reserved_breaks_nothing(now: FileDescriptorProto) -> None:
-    """Take a field away, reserve its number, and add another one."""
-    file = FileDescriptorProto.FromString(now.SerializeToString())
-    entry = _message(file, "NewEntry")
-    del entry.field[0]
-    entry.reserved_range.add(start=1, end=2)
-    entry.field.add(name="place", number=99, type=FieldDescriptorProto.TYPE_INT64)
-    assert list(breaks(now, file)) == []

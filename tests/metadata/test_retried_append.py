@@ -82,17 +82,6 @@ def test_repeated_append_is_answered_after_the_end_of_its_transaction(log: Log, 
     assert values(log, "orders", UNCOMMITTED) == [b"a"]
 
 
-def test_append_that_overlaps_a_stored_one_is_refused_whole(log: Log) -> None:
-    """Append a stored sequence together with a new one: neither is stored."""
-    log.create_topic("orders")
-    writer = Writer(log, "orders")
-    one = writer.write(0, b"a")
-    writer.append([one])
-    with pytest.raises(InvalidArgumentError, match="sequences 0 to 1"):
-        writer.append([one, writer.write(1, b"b")])
-    assert values(log, "orders") == [b"a"]
-
-
 def test_refused_append_leaves_no_part(log: Log) -> None:
     """Append to a partition of this topic and one of another: nothing is stored on either, and nothing is held back."""
     log.create_topic("orders")

@@ -182,13 +182,13 @@ def test_service_that_is_down_is_named(tmp_path: Path) -> None:
         bound.bind(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(UnavailableError, match=rf"^\[TXNLOG_UNAVAILABLE\] .*{endpoint} .*txnlog serve"):
-            connect(endpoint=endpoint, timeout=1.0)
+            connect(endpoint=endpoint, timeout=0.3)
 
 
 def test_service_that_hangs_is_given_up_at_the_deadline() -> None:
     """Connect to what accepts and is silent."""
-    with _listener() as endpoint, pytest.raises(UnavailableError, match=rf"{endpoint} didn't answer within 0.5 s"):
-        connect(endpoint=endpoint, timeout=0.5)
+    with _listener() as endpoint, pytest.raises(UnavailableError, match=rf"{endpoint} didn't answer within 0.2 s"):
+        connect(endpoint=endpoint, timeout=0.2)
 
 
 def test_call_that_hangs_is_given_up_at_the_deadline(tmp_path: Path) -> None:
@@ -196,8 +196,8 @@ def test_call_that_hangs_is_given_up_at_the_deadline(tmp_path: Path) -> None:
     connect(tmp_path / "log").close()
     service = Gated(service_over(tmp_path / "log"))
     with Server(service, "127.0.0.1", 0) as server, connect(endpoint=server.address) as log:  # type: ignore[arg-type]
-        give_up_after(log, 0.5)
-        with pytest.raises(UnavailableError, match=rf"{server.address} didn't answer within 0.5 s"):
+        give_up_after(log, 0.2)
+        with pytest.raises(UnavailableError, match=rf"{server.address} didn't answer within 0.2 s"):
             log.topics()
         service.gate.set()
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf.message import Message
 
 from tests.log.reading import BY_HAND, UNCOMMITTED, values
 from tests.log.sites import Site
@@ -19,10 +18,10 @@ from txn_source.metadata.stub.grpc_transport import GrpcTransport
 WAIT_S = 60.0
 
 
-@pytest.fixture(params=["postgres", pytest.param("remote", marks=pytest.mark.long)])
-def two(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Site, Site]]:
-    """Two services of one log: over one SQLite file, and over one PostgreSQL database."""
-    with Site(request.param, tmp_path / "log") as one, Site.beside(one) as other:
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[tuple[Site, Site]]:
+    """Two services of one log, over one PostgreSQL database."""
+    with Site("postgres", tmp_path / "log") as one, Site.beside(one) as other:
         yield one, other
 
 
@@ -56,25 +55,6 @@ def test_nobody_there_is_told_after_all_were_tried(two: tuple[Site, Site], monke
             site.stop_server()
         with pytest.raises(UnavailableError, match="can't be reached"):
             log.topics()
-
-
-def test_service_that_comes_back_while_the_others_are_gone_is_found(
-    two: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Reach nobody twice, as while a channel waits before it connects again: the call goes on by itself."""
-    monkeypatch.setattr(grpc_transport, "_ROUNDS_S", (0.0, 0.0, 0.0))
-    reached, tries = GrpcTransport._call_one, []
-
-    def call_one(self: GrpcTransport, method: str, request: Message) -> object:
-        tries.append(method)
-        if len(tries) <= 2:
-            raise UnavailableError("Nobody is there.", "Try again.")
-        return reached(self, method, request)
-
-    with connect(endpoint=endpoints(*two)) as log:
-        monkeypatch.setattr(GrpcTransport, "_call_one", call_one)
-        assert log.topics() == []
-    assert tries == ["ListTopics"] * 3
 
 
 def test_processes_are_spread(two: tuple[Site, Site]) -> None:

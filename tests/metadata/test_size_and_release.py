@@ -9,7 +9,6 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.log.reading import eventually
 from tests.log.sites import Site, service_over
 from txn_source import InternalError, InvalidArgumentError, Log, LogVersionError, TxnLogError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
@@ -208,17 +207,3 @@ def test_bug_in_the_embedded_service_is_an_error_of_ours(log: Log, monkeypatch: 
     monkeypatch.setattr("txn_source.metadata.store.topics.names", lambda *_: 1 // 0)
     with pytest.raises(InternalError, match="ListTopics failed with ZeroDivisionError"):
         log.topics()
-
-
-def test_server_goes_on_maintaining_after_a_bug(remote_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let maintenance fail in another way than with an error of ours: it is tried again."""
-    tries: list[int] = []
-
-    def fail(*_: Any) -> Any:
-        tries.append(1)
-        raise ZeroDivisionError
-
-    monkeypatch.setattr("txn_source.metadata.service.server._MAINTENANCE_INTERVAL_S", 0.01)
-    assert remote_site.server is not None
-    monkeypatch.setattr(remote_site.server._service, "maintain", fail)
-    eventually(lambda: len(tries) > 2)

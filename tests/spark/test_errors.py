@@ -13,7 +13,6 @@ from pyspark.errors import PySparkValueError
 import txn_source
 from txn_source import InternalError
 from txn_source.client.target import Target
-from txn_source.metadata.service.server import Server
 from txn_source.spark.connection import readable
 from txn_source.spark.options import BatchReadOptions
 from txn_source.spark.schema import Projection
@@ -67,13 +66,13 @@ def test_wrong_path_is_named_and_nothing_is_made_there(tmp_path: Path, read, ref
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_newer_root_is_refused(log, root: Path, spark_read, refusal) -> None:
-    """Load a root that a release from the future has upgraded, also if Spark's workers had it open before."""
+def test_newer_root_is_refused(log, root: Path, read, refusal) -> None:
+    """Load a root that a release from the future has upgraded, also if the process had it open before."""
     log.create_topic("orders")
-    assert spark_read(topic="orders").count() == 0
+    assert read(topic="orders").count() == 0
     marker = root / "txnlog.json"
     marker.write_text('{"format_version": 7}')
-    told = refusal("LOG_VERSION", lambda: spark_read(topic="orders"))
+    told = refusal("LOG_VERSION", lambda: read(topic="orders"))
     assert str(root) in told
     assert "version 7" in told
     assert "Upgrade" in told
@@ -90,15 +89,6 @@ def test_service_that_is_down_is_named_by_its_address(read, refusal) -> None:
     assert "txnlog serve" in told
 
 
-@pytest.mark.long
-def test_service_that_stops_after_planning_is_named_by_its_address(segment, root: Path, read, refusal) -> None:
-    """Plan over a service, stop it, and read: the task's error is as short as the planner's."""
-    with Server(Target.of(root, None).service(), "127.0.0.1", 0) as server:
-        frame = read(topic="orders", endpoint=server.address)
-        assert len(frame.tasks()) == 1
-    assert server.address in refusal("UNAVAILABLE", frame.collect)
-
-
 def test_damaged_entry_is_named_with_both_checksums(segment: Path, spark_read, refusal) -> None:
     """Flip a byte of the last entry: file, entry, what was found and what was written."""
     damage(segment, b"xxxx2")
@@ -106,15 +96,6 @@ def test_damaged_entry_is_named_with_both_checksums(segment: Path, spark_read, r
     assert str(segment) in told
     assert "entry 1:4 " in told, "each transaction took an entry and a marker"
     assert len(re.findall(r"\b[0-9a-f]{8}\b", told.replace(str(segment), ""))) == 2, told
-
-
-def test_damage_is_found_only_where_a_reader_looks(segment: Path, read, values, refusal) -> None:
-    """Damage an aborted entry: read_committed never reads its bytes, read_uncommitted does."""
-    damage(segment, b"xxxx1")
-    assert values(read(topic="orders")) == ["xxxx0", "xxxx2"]
-    assert read(schema="__entry_id bigint", topic="orders", isolationLevel="read_uncommitted").count() == 3
-    told = refusal("SEGMENT_UNREADABLE", read(topic="orders", isolationLevel="read_uncommitted").collect)
-    assert "entry 1:2 " in told
 
 
 @pytest.mark.parametrize("left", [0.5, 0.0, None], ids=["its end", "all", "the file itself"])

@@ -117,24 +117,12 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
 @pytest.mark.parametrize(("offsets", "said"), MALFORMED.values(), ids=MALFORMED.keys())
-def test_offsets_that_mean_nothing_are_refused(positions, plan, option, offsets, said) -> None:
+def test_offsets_that_mean_nothing_are_refused(positions, plan, offsets, said) -> None:
     """Plan with one mistake in either option; the error quotes it."""
-    with pytest.raises(txn_source.InvalidArgumentError, match=re.escape(said)):
-        plan(topic="orders", **{option: offsets})
-
-
-@pytest.mark.parametrize("option", ["endingOffsets"])
-def test_refused_offsets_are_shown_by_spark(positions, spark_read, refusal, option) -> None:
-    """Read with offsets that are no JSON, refused at load, and a position too far, refused when Spark plans."""
-    told = refusal("INVALID_ARGUMENT", lambda: spark_read(topic="orders", **{option: '{"orders": '}))
-    assert option in told
-    assert "not JSON" in told
-    far = json.dumps({"orders": {"0": "10000:0"}})
-    told = refusal("OUT_OF_RANGE", lambda: spark_read(topic="orders", **{option: far}).collect())
-    assert "10000:0" in told
-    assert "orders-partition-0" in told
+    for option in ("startingOffsets", "endingOffsets"):
+        with pytest.raises(txn_source.InvalidArgumentError, match=re.escape(said)):
+            plan(topic="orders", **{option: offsets})
 
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
@@ -254,11 +242,8 @@ def test_time_that_is_none_is_refused(published, plan, option, text) -> None:
     assert "ISO 8601" in told
 
 
-def test_refused_time_is_shown_by_spark(published, read, refusal) -> None:
-    """Read with a time that is none, and with both a time and offsets for one side."""
-    told = refusal("INVALID_ARGUMENT", lambda: read(topic="timed", startingTimestamp="yesterday"))
-    assert "startingTimestamp" in told
-    assert "'yesterday'" in told
+def test_time_and_offsets_for_one_side_are_refused(published, read, refusal) -> None:
+    """Read up to a time and to offsets."""
     told = refusal("INVALID_ARGUMENT", lambda: read(topic="timed", endingTimestamp="0", endingOffsets="latest"))
     assert "'endingOffsets'" in told
     assert "'endingTimestamp'" in told
@@ -287,9 +272,3 @@ def test_timestamp_of_a_message_above_the_bound_has_no_answer_yet(log, root: Pat
     level = {"isolationLevel": "read_uncommitted"}
     assert values(read(topic="timed", startingTimestamp=str(began_ms + 1), **level)) == ["2", "open"]
     assert values(read(topic="timed", endingTimestamp=str(began_ms + 2), **level)) == ["0", "open"]
-
-
-def test_positions_mean_the_same_over_a_service(positions, server: Server, read, values) -> None:
-    """Use positions over an endpoint that were found over the path."""
-    starts = json.dumps({"orders": {"0": str(positions[0][5]), "1": str(positions[1][5])}})
-    assert values(read(topic="orders", startingOffsets=starts, endpoint=server.address)) == ["05", "15"]

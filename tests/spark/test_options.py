@@ -212,12 +212,10 @@ def test_consistent_cut_changes_nothing_for_one_partition(orders, read, plan, va
     assert values(read(topic="orders", consistentCut="false")) == ["committed", "plain"]
 
 
-def test_option_names_are_taken_in_any_case(orders, root: Path, spark, values) -> None:
+def test_option_names_are_taken_in_any_case(orders, read, values) -> None:
     """Read with names in odd cases; were one overlooked, the query would fail or see too little."""
-    reader = spark.read.format("txnlog").option("TOPIC", "orders").option("isolationLEVEL", "read_uncommitted")
-    assert values(reader.option("StartingOffsets", "earliest").load(str(root))) == sorted(
-        ["aborted", "committed", "open", "plain", "waiting"]
-    )
+    options = {"TOPIC": "orders", "isolationLEVEL": "read_uncommitted", "StartingOffsets": "earliest"}
+    assert values(read(**options)) == ["aborted", "committed", "open", "plain", "waiting"]
 
 
 @pytest.mark.parametrize(
@@ -268,12 +266,6 @@ def test_properties_of_a_table_pass(log, root: Path) -> None:
         source_of({**given, "team": "z", "option.team": "z"}).schema()
 
 
-def test_several_paths_are_refused(orders, root: Path, spark, refusal) -> None:
-    """Load a list of paths: a log is read at a time, and the error says so."""
-    query = spark.read.format("txnlog").option("topic", "orders")
-    assert "several paths" in refusal("INVALID_ARGUMENT", lambda: query.load([str(root), str(root)]))
-
-
 def test_position_before_the_log_start_is_refused_unless_data_loss_is_accepted(
     orders, read, plan, values, refusal
 ) -> None:
@@ -298,12 +290,11 @@ def bulky(log: txn_source.Log) -> txn_source.Log:
     return log
 
 
-def test_min_partitions_cuts_a_ledger_into_as_many_tasks(bulky, spark_read) -> None:
+def test_min_partitions_cuts_a_ledger_into_as_many_tasks(bulky, read) -> None:
     """Ask for six tasks of one ledger; all messages must be there once."""
-    frame = spark_read(topic="bulky", minPartitions=6)
-    assert frame.rdd.getNumPartitions() >= 6
-    firsts = frame.selectExpr("hex(substring(value, 1, 1))").collect()
-    assert sorted(row[0] for row in firsts) == [f"{number:02X}" for number in range(12)]
+    frame = read(topic="bulky", minPartitions=6)
+    assert len(frame.tasks()) >= 6
+    assert sorted(row.value[0] for row in frame.collect()) == list(range(12))
 
 
 def test_max_partition_bytes_bounds_a_task(bulky, read, plan) -> None:

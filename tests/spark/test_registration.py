@@ -32,22 +32,6 @@ def test_format_is_found_without_registration(spark: SparkSession, orders: txn_s
     assert sorted(row.value for row in frame.collect()) == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
-def test_format_can_be_registered(
-    spark: SparkSession, orders: txn_source.Log, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Register a subclass of another name: only the registration can have made that name known."""
-
-    class Renamed(TxnLogDataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "txnlog_renamed"
-
-    with pytest.raises(Exception, match="DATA_SOURCE_NOT_FOUND"):
-        spark.read.format("txnlog_renamed").option("topic", "orders").load(str(root))
-    spark.dataSource.register(Renamed)
-    assert spark.read.format("txnlog_renamed").option("topic", "orders").load(str(root)).count() == 6
-
-
 def test_registering_the_source_itself_does_no_harm(spark: SparkSession, orders: txn_source.Log, root: Path) -> None:
     """Register what Spark also finds by itself, as the documentation of Spark says to, and read."""
     fresh = spark.newSession()
@@ -67,19 +51,6 @@ def test_path_may_be_a_file_uri(orders, root: Path, read) -> None:
     """Read by ``file:`` URIs, the form that Spark's own sources and tables hand on."""
     assert read(topic="orders", path=f"file://{root}").count() == 6
     assert read(topic="orders", path=f"file:{root}").count() == 6
-
-
-def test_tasks_read_while_the_driver_writes(orders: txn_source.Log, spark_read, values) -> None:
-    """Write from the driver's process before, between and after reads that other processes make of the same root."""
-    with orders.producer("orders") as producer, orders.begin_transaction() as transaction:
-        producer.send("in transaction", txn=transaction, partition=0)
-        producer.flush()
-        assert values(spark_read(topic="orders")) == ["0", "1", "2", "3", "4", "5"]
-        producer.send("behind it", partition=0)
-        producer.flush()
-        assert values(spark_read(topic="orders")) == ["0", "1", "2", "3", "4", "5"]
-        assert spark_read(topic="orders", isolationLevel="read_uncommitted").count() == 8
-    assert values(spark_read(topic="orders")) == ["0", "1", "2", "3", "4", "5", "behind it", "in transaction"]
 
 
 def test_log_made_anew_at_a_path_is_read_anew(root: Path, read, values) -> None:

@@ -18,80 +18,12 @@ MANUAL = txn_source.Batching(linger_s=3600, max_messages=10**9, max_bytes=10**12
 """Nothing is written before the test says so."""
 
 
-def test_empty_topic_has_no_rows(log, spark_read) -> None:
-    """Read a topic without messages: its columns are there, and a query over it works."""
-    log.create_topic("orders", partitions=3)
-    frame = spark_read(topic="orders")
-    assert frame.collect() == []
-    assert frame.groupBy("__partition").count().collect() == []
-    assert frame.columns[:2] == ["key", "value"]
-
-
-def test_single_message_is_one_row(log, read, values) -> None:
-    """Read a topic with one message, in one of its partitions."""
-    log.create_topic("orders", partitions=4)
-    with log.producer("orders") as producer:
-        producer.send("only")
-    assert values(read(topic="orders")) == ["only"]
-
-
 def test_message_of_nulls_is_a_row(log, read) -> None:
     """Read a message that has neither key nor value: a tombstone, not nothing."""
     log.create_topic("orders")
     with log.producer("orders") as producer:
         producer.send(None)
     assert [tuple(row) for row in read(topic="orders", metadataColumns="none").collect()] == [(None, None)]
-
-
-@pytest.mark.parametrize("rolled", [False, True])
-def test_range_that_is_all_aborted_is_empty_to_read_committed(log, read, rolled) -> None:
-    """Abort transactions that fill a topic, in one ledger and in many; the markers are no rows at either level."""
-    log.create_topic("orders", partitions=2, **({"ledger_max_entries": 2} if rolled else {}))
-    with log.producer("orders") as producer:
-        for number in range(6):
-            transaction = log.begin_transaction()
-            producer.send(str(number), partition=number % 2, txn=transaction)
-            producer.flush()
-            transaction.abort()
-    assert read(topic="orders").collect() == []
-    assert read(topic="orders", isolationLevel="read_uncommitted").count() == 6
-
-
-def test_open_transaction_at_the_very_start_holds_everything_back(log, read, values) -> None:
-    """Read behind a transaction that was begun first, open, and after it was aborted."""
-    log.create_topic("orders")
-    with log.producer("orders") as producer:
-        transaction = log.begin_transaction()
-        producer.send("open", txn=transaction)
-        producer.flush()
-        producer.send("plain")
-        producer.flush()
-        assert values(read(topic="orders")) == []
-        assert values(read(topic="orders", isolationLevel="read_uncommitted")) == ["open", "plain"]
-        transaction.abort()
-    assert values(read(topic="orders")) == ["plain"]
-    assert values(read(topic="orders", isolationLevel="read_uncommitted")) == ["open", "plain"]
-
-
-def test_reader_of_uncommitted_data_can_tell_it(log, read) -> None:
-    """Read the status of plain messages and of transactions in each state, by the metadata columns."""
-    log.create_topic("orders")
-    ids = {}
-    with log.producer("orders") as producer:
-        producer.send("plain")
-        producer.flush()
-        for state in ("committed", "aborted", "open"):
-            transaction = log.begin_transaction()
-            producer.send(state, txn=transaction)
-            producer.flush()
-            ids[state.encode()] = str(transaction.id)
-            if state != "open":
-                (transaction.commit if state == "committed" else transaction.abort)()
-    frame = read(topic="orders", isolationLevel="read_uncommitted", metadataColumns="__txn_id,__txn_status")
-    assert {row.value: (row["__txn_id"], row["__txn_status"]) for row in frame.collect()} == {
-        b"plain": (None, None),
-        **{state: (id, state.decode()) for state, id in ids.items()},
-    }
 
 
 def test_message_of_100_megabytes_is_read_whole(log, read) -> None:
@@ -212,13 +144,11 @@ COLUMNS = ["value", "key", "__topic", "__partition", "__ledger_id", "__entry_id"
 COLUMNS += ["__event_time", "__producer_name", "__sequence_id", "__txn_id", "__txn_status", "__properties"]
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_random_log_reads_as_the_rules_say_and_as_scan_does(log, spark_read, ordered, seed) -> None:
-    """Read a random topic at both levels, in one task or several; compare with the rules, and all columns with scan."""
-    done = RandomLog.fill(log, "orders", seed)
-    tasks = {"minPartitions": "3"} if seed % 2 else {}
+def test_random_log_reads_as_the_rules_say_and_as_scan_does(log, spark_read, ordered) -> None:
+    """Read a random topic in Spark at both levels, in several tasks; compare with the rules, and with scan."""
+    done = RandomLog.fill(log, "orders", 1)
     for level in LEVELS:
-        options = {"isolationLevel": level, "metadataColumns": "all", "consistentCut": "false", **tasks}
+        options = {"isolationLevel": level, "metadataColumns": "all", "consistentCut": "false", "minPartitions": "3"}
         rows = ordered(spark_read(topic="orders", **options))
         assert sorted(row["value"].decode() for row in rows) == done.visible(level)
         assert rows == ordered(log.scan("orders", level, COLUMNS, consistent_cut=False))

@@ -17,7 +17,7 @@ import txn_source
 from tests.log.meddling import Crash, Meddling
 from tests.log.reading import a_week_later
 from tests.spark.plain import logs_closed, schema_of, source_of
-from txn_source import ProducerFencedError, TopicNotFoundError, UnavailableError
+from txn_source import ProducerFencedError, UnavailableError
 from txn_source.client.target import Target
 from txn_source.client.writing import bulk_writer
 from txn_source.metadata.service.in_process import InProcessTransport
@@ -278,18 +278,6 @@ def test_failing_task_removes_its_files(log, root: Path, job, monkeypatch) -> No
     assert segments(root) == set()
 
 
-def test_failing_job_writes_nothing(spark, log, root: Path, spark_write) -> None:
-    """Let one row of many fail inside Spark: no row is there, of no task."""
-    log.create_topic("orders", partitions=2)
-    frame = spark.range(0, 1000, numPartitions=2).selectExpr(
-        "string(CASE WHEN id = 900 THEN raise_error('on purpose') ELSE id END) AS value"
-    )
-    with pytest.raises(Exception, match="on purpose"):
-        spark_write(frame, topic="orders")
-    assert values(log, level="read_uncommitted") == []
-    assert log.transactions(state=None) == []
-
-
 # Transactional ids
 
 
@@ -323,38 +311,7 @@ def test_older_job_of_a_transactional_id_is_fenced(log, job, root: Path) -> None
     assert values(log, level="read_uncommitted") == [b"newer", b"newer"]
 
 
-def test_job_is_fenced_by_a_producer_that_came_after_it(log, job) -> None:
-    """Open a producer with the id between a job's tasks and its commit."""
-    log.create_topic("orders")
-    writer = job(topic="orders", transactionalId="tellers")
-    messages = [writer.write(rows(value=["late"]))]
-    with log.producer("orders", transactional_id="tellers") as producer:
-        producer.send("a")
-        producer.flush()
-        with pytest.raises(ProducerFencedError):
-            writer.commit(messages)
-        producer.send("b")
-    assert values(log, level="read_uncommitted") == [b"a", b"b"]
-
-
 # Refused
-
-
-@pytest.mark.parametrize("again", [False, True], ids=["deleted", "made again"])
-def test_topic_that_went_away_during_the_job_is_told(log, job, again) -> None:
-    """Delete one of two topics (and make it again) between write and commit: the other one gets nothing either."""
-    for topic in ("orders", "bills"):
-        log.create_topic(topic)
-    schema = "value string, __topic string"
-    writer = job(schema)
-    messages = [writer.write(rows(schema, value=["a", "b"], __topic=["orders", "bills"]))]
-    log.delete_topic("orders")
-    if again:
-        log.create_topic("orders")
-    with pytest.raises(TopicNotFoundError, match="'orders'"):
-        writer.commit(messages)
-    assert [values(log, topic, "read_uncommitted") for topic in log.topics()] == [[]] * len(log.topics())
-    assert log.transactions(state=None) == []
 
 
 OPTIONS = {
@@ -366,10 +323,7 @@ OPTIONS = {
     "an id of many topics": ({"transactionalId": "t"}, "value string, __topic string", ("'transactionalId'", "many")),
     "an unknown option": ({"topic": "orders", "transactional_id": "t"}, VALUE, ("'transactional_id'", "mean")),
     "topics": ({"topics": "orders"}, VALUE, ("'topics'", "reading only")),
-    "topicsPattern": ({"topicsPattern": "o.*"}, VALUE, ("'topicsPattern'", "reading only")),
     "isolationLevel": ({"topic": "orders", "isolationLevel": "read_committed"}, VALUE, ("reading only",)),
-    "startingOffsets": ({"topic": "orders", "startingOffsets": "latest"}, VALUE, ("reading only",)),
-    "consistentCut": ({"topic": "orders", "consistentCut": "true"}, VALUE, ("reading only",)),
     "maxMessagesPerTrigger": ({"topic": "orders", "maxMessagesPerTrigger": "1"}, VALUE, ("reads only",)),
     "path and endpoint": ({"topic": "orders", "endpoint": "localhost:1"}, VALUE, ("both", "'path'", "'endpoint'")),
 }

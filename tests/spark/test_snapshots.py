@@ -72,16 +72,6 @@ def test_frame_reads_the_same_rows_however_the_log_moves_on(moving, read, level)
     )
 
 
-def test_nothing_that_happens_between_planning_and_reading_shows(moving, spark_read) -> None:
-    """Let Spark plan two frames of one query; read one at once and the other after the log has moved on."""
-    options = {"topic": "orders", "isolationLevel": "read_uncommitted", "metadataColumns": "all"}
-    at_once, late = spark_read(**options), spark_read(**options)
-    assert late.rdd.getNumPartitions() > 0, "planned now"
-    expected = rows(at_once)
-    moving()
-    assert rows(late) == expected
-
-
 def test_plan_without_partitions_reads_nothing(log, read) -> None:
     """Read what Spark hands to a task where a plan has no partitions at all."""
     log.create_topic("empty")

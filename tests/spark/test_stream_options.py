@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType
@@ -84,27 +83,17 @@ WRONG = {
     "a delay of 0": ({"maxTriggerDelay": "0s", "minMessagesPerTrigger": "5"}, ("'maxTriggerDelay'", "'0s'", "15m")),
     "a delay without unit": ({"maxTriggerDelay": "10", "minMessagesPerTrigger": "5"}, ("'maxTriggerDelay'", "'10'")),
     "a negative delay": ({"maxTriggerDelay": "-1s", "minMessagesPerTrigger": "5"}, ("'maxTriggerDelay'", "'-1s'")),
-    "malformed offsets": ({"startingOffsets": "{"}, ("'startingOffsets'", "not JSON")),
     "offsets of another topic": (
         {"startingOffsets": '{"refunds": {"0": "1:0"}}'},
         ("partition 0 of topic 'refunds'", "orders-partition-0"),
     ),
-    "offsets in words": ({"startingOffsets": "now"}, ("'startingOffsets'", "'now'")),
-    "a malformed time": ({"startingTimestamp": "today"}, ("'startingTimestamp'", "'today'", "ISO 8601")),
-    "offsets and time": (
-        {"startingOffsets": "earliest", "startingTimestamp": "0"},
-        ("'startingOffsets'", "'startingTimestamp'"),
-    ),
-    "isolationLevel": ({"isolationLevel": "dirty"}, ("'dirty'", "read_committed or read_uncommitted")),
-    "consistentCut": ({"consistentCut": "1"}, ("'consistentCut'", "'1'", "true")),
-    "failOnDataLoss": ({"failOnDataLoss": "no"}, ("'failOnDataLoss'", "'no'", "false")),
     "a near name": ({"maxMessagePerTrigger": "5"}, ("'maxMessagePerTrigger'", "'maxMessagesPerTrigger'")),
     "another near name": ({"maxTriggersDelay": "5s"}, ("'maxTriggersDelay'", "'maxTriggerDelay'")),
-    "a third near name": ({"startingOffset": "latest"}, ("'startingOffset'", "'startingOffsets'")),
-    "no topic": ({"topic": None}, ("'topic'", "none of them")),
-    "topic and pattern": ({"topicsPattern": ".*"}, ("'topic' and 'topicsPattern'",)),
 }
-"""What differs from ``topic=orders`` over the path (None: left out), and what the refusal must say."""
+"""What differs from ``topic=orders`` over the path (None: left out), and what the refusal must say.
+
+What batch queries have, too, is parsed by the same code; ``test_options.py`` and ``test_offsets.py`` have it wrong.
+"""
 
 
 def start(reader: StreamReader) -> None:
@@ -187,13 +176,6 @@ def test_checkpoint_of_another_source_is_refused(orders, opened: Open, offset) -
     for ask in (lambda: reader.latestOffset(offset, ReadAllAvailable()), lambda: reader.partitions(offset, offset)):
         with pytest.raises(txn_source.InvalidArgumentError, match="The checkpoint belongs to another query"):
             ask()
-
-
-def test_refusal_arrives_at_the_user(spark: SparkSession, orders, root: Path, refusal) -> None:
-    """Load with a wrong limit in Spark: it is refused before the query starts."""
-    reader = spark.readStream.format("txnlog").options(topic="orders", maxMessagesPerTrigger="0")
-    told = refusal("INVALID_ARGUMENT", lambda: reader.load(str(root)))
-    assert "Option 'maxMessagesPerTrigger': '0' is not a number above 0." in told
 
 
 def test_checkpoint_of_another_topic_is_refused(orders, query: Query) -> None:

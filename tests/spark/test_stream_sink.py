@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StringType, StructField, StructType
@@ -23,8 +21,6 @@ from txn_source.spark.sink import StreamWriter, TaskWrote
 from txn_source.spark.source import TxnLogDataSource
 
 ROWS = 5
-MESSAGE_LINES_MAX = 6
-"""Spark's own first and last line, one frame at most (with its marks), and the error itself."""
 
 
 class Pipeline:
@@ -78,17 +74,6 @@ def pipeline(spark: SparkSession, root: Path, tmp_path: Path) -> Pipeline:
     return Pipeline(spark, root, tmp_path)
 
 
-def refused(code: str, query: Callable[[], None]) -> str:
-    """Run a query that must fail, and return the one line that says why, above Spark's own description of the query."""
-    with pytest.raises(StreamingQueryException) as caught:
-        query()
-    shown = str(caught.value).split("=== Streaming Query ===")[0].splitlines()
-    [told] = [line for line in shown if "[TXNLOG_" in line]
-    assert f"[TXNLOG_{code}] " in told
-    assert len(shown) <= MESSAGE_LINES_MAX, shown
-    return told
-
-
 def values(log: txn_source.Log, topic: str = "orders", level: str = "read_uncommitted") -> list[str]:
     return sorted(row["value"].decode() for row in log.scan(topic, level, ["value"]).read_all().to_pylist())
 
@@ -139,18 +124,6 @@ def test_batch_that_spark_repeats_is_registered_once(pipeline, log, root: Path) 
     with sqlite3.connect(root / "metadata.db") as database:
         [(runs,)] = database.execute("SELECT runs FROM sinks").fetchall()
     assert len(set(runs.split())) == 3
-
-
-def test_stream_refuses_what_it_can_not_write(pipeline, log) -> None:
-    """Start a query with rows that don't fit: one readable line, and nothing is written; corrected, it goes on."""
-    log.create_topic("orders")
-    pipeline.put()
-    told = refused("INVALID_ARGUMENT", lambda: pipeline.run("value", "7 AS __partition", topic="orders"))
-    assert "asks for 7" in told
-    assert values(log) == []
-    assert log.transactions(state=None) == []
-    pipeline.run(topic="orders")
-    assert values(log) == pipeline.expected()
 
 
 # Without Spark
@@ -206,14 +179,6 @@ def test_output_that_is_rewritten_is_refused(log, root: Path) -> None:
         stream_writer(root, overwrite=True, topic="orders")
 
 
-@pytest.mark.parametrize("option", ["isolationLevel", "startingOffsets", "maxMessagesPerTrigger", "subscription"])
-def test_option_of_reads_is_refused(log, root: Path, option: str) -> None:
-    """Plan a stream with an option that only a read has."""
-    log.create_topic("orders")
-    with pytest.raises(txn_source.InvalidArgumentError, match=f"'{option}' is for .*read"):
-        stream_writer(root, topic="orders", **{option: "1"})
-
-
 def test_batch_without_tasks_is_committed_without_a_call(log, root: Path) -> None:
     """Commit and abort a batch that had no tasks, and one whose tasks all failed."""
     log.create_topic("orders")
@@ -230,14 +195,3 @@ def test_tasks_that_do_not_know_their_query_are_refused(log, root: Path) -> None
     log.create_topic("orders")
     with pytest.raises(txn_source.TxnLogError, match=r"TXNLOG_INTERNAL.*id of the query"):
         stream_writer(root, topic="orders").commit([TaskWrote((), None)], 0)
-
-
-@pytest.mark.parametrize("repeat", [1, 2])
-def test_batch_is_known_by_query_and_number_whoever_commits_it(log, root: Path, repeat: int) -> None:
-    """Commit batches of two queries with new writers each time, as Spark makes them."""
-    log.create_topic("orders")
-    for query in ("a", "b"):
-        for batch_id in (0, 1):
-            for _ in range(repeat):
-                write_batch(root, batch_id, f"{query}{batch_id}", query)
-    assert values(log) == ["a0", "a1", "b0", "b1"]

@@ -6,7 +6,6 @@ Most queries run in this process (``plain.py``), a few in Spark; a checkpoint ou
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import txn_source
-from tests.spark.plain import Query
+from tests.spark.plain import Frame, Query
 from txn_source import TxnLogError
 from txn_source.metadata.service.server import Server
+from txn_source.spark.table_options import keep_options
 
 DEADLINE_S = 120
 Stream = Callable[..., DataFrame]
@@ -94,27 +94,6 @@ def orders(log: txn_source.Log) -> txn_source.Log:
     return log
 
 
-def test_half_of_a_transaction_is_not_followed_by_the_other_half(orders, query: Query) -> None:
-    """See the first half uncommitted, commit, and start the query again at read_committed: refused, with the way out;
-    at read_uncommitted it goes on with the second half, and after that at read_committed."""
-    transaction = orders.begin_transaction(600)
-    with orders.producer("orders") as producer:
-        producer.send("half", partition=0, txn=transaction)
-        producer.flush()
-        query.run(topic="orders", isolationLevel="read_uncommitted")
-        assert query.values()[-1][-1] == "half"
-        producer.send("half", partition=1, txn=transaction)
-    transaction.commit()
-    query.batches.clear()
-    with pytest.raises(TxnLogError, match=r"TXNLOG_INVALID_ARGUMENT.*others would come now"):
-        query.run(topic="orders")
-    assert query.values() == []
-    query.run(topic="orders", isolationLevel="read_uncommitted")
-    transfer(orders, "orders", "next")
-    query.run(topic="orders")
-    assert query.values() == [["half"], ["next", "next"]]
-
-
 def offsets(query: StreamingQuery, which: str) -> list[Any]:
     """Return one kind of offset of each batch, as the progress tells."""
     found = [json.loads(progress.json)["sources"][0][which] for progress in query.recentProgress]
@@ -160,13 +139,13 @@ def test_stream_has_the_columns_of_a_batch_read(orders, query: Query, read, opti
     assert query.schema == read(**options).schema
 
 
-def test_stream_has_the_rows_of_a_batch_read(orders, spark_query: SparkQuery, stream: Stream, read, ordered) -> None:
+def test_stream_has_the_rows_of_a_batch_read(orders, query: Query, read, ordered) -> None:
     """Read every column uncommitted, an open transaction among the rest, over tasks of several sizes."""
     with orders.producer("orders") as producer:
         producer.send("open", txn=orders.begin_transaction())
     options = {"topic": "orders", "isolationLevel": "read_uncommitted", "metadataColumns": "all", "minPartitions": "3"}
-    spark_query.run(stream(**options))
-    [rows] = [rows for rows in spark_query.batches.values() if rows]
+    query.run(**options)
+    [rows] = [rows for rows in query.batches.values() if rows]
     key = ("__partition", "__ledger_id", "__entry_id", "__batch_index")
     assert sorted(rows, key=lambda row: [row[name] for name in key]) == ordered(read(**options))
     assert len(rows) == 11
@@ -229,20 +208,39 @@ def test_batch_is_replayed_from_the_tiered_copy(orders, query: Query) -> None:
     assert "open" in {row["__txn_status"] for row in replayed}
 
 
-@pytest.mark.long
-def test_copy_of_a_topic_equals_the_topic(spark, orders, root: Path, tmp_path: Path, stream: Stream) -> None:
-    """Copy a topic to another one through Spark, in two runs: every transfer once, in one transaction."""
-    orders.create_topic("copy", partitions=3)
-    for _ in range(2):
-        writer = stream(topic="orders", maxMessagesPerTrigger="5", metadataColumns="none").writeStream
-        writer = writer.format("txnlog").option("topic", "copy").option("path", str(root))
-        copying = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
-        assert copying.awaitTermination(DEADLINE_S)
-        transfer(orders, "orders", "e", "f")
-    copied = orders.scan("copy", columns=["key", "value", "__txn_id"]).read_all().to_pylist()
-    assert Counter(row["value"] for row in copied) == Counter(dict.fromkeys(b"a b c d e f".split(), 2))
-    assert all(row["key"] == row["value"] for row in copied)
-    assert len({(row["value"], row["__txn_id"]) for row in copied}) == 6
+def test_query_from_the_latest_that_saw_nothing_misses_nothing_after_a_restart(log, query: Query) -> None:
+    """Start at the end of a log, stop before anything came, write, and start again."""
+    log.create_topic("orders", partitions=2)
+    transfer(log, "orders", "old")
+    query.run(topic="orders", startingOffsets="latest")
+    transfer(log, "orders", "new")
+    query.run(topic="orders", startingOffsets="latest")
+    assert query.values() == [["new", "new"]]
+
+
+def test_limits_of_a_table_hold_for_streams_of_it(orders, root: Path, query: Query, read) -> None:
+    """Make a table with a limit: a stream of it has it, or that of the reader; a batch read takes no notice."""
+    options = {"path": str(root), "topic": "orders", "startingOffsets": "earliest", "maxMessagesPerTrigger": "2"}
+    table = keep_options(read(topic="orders").schema, options, insertable=False)
+    assert Frame({}, table).count() == 8
+    own = {"path": None, "startingOffsets": None}
+    query.run(table, **own)
+    assert [len(rows) for _, rows in sorted(query.batches.items())] == [2, 2, 2, 2]
+    query.checkpoint, query.batches = query.checkpoint.with_name("another"), {}
+    query.run(table, **own, maxMessagesPerTrigger="4")
+    assert [len(rows) for _, rows in sorted(query.batches.items())] == [4, 4]
+
+
+def test_min_partitions_of_a_stream(log, query: Query) -> None:
+    """Ask for six tasks of a ledger of twelve megabytes: the batch has them, and each message once."""
+    log.create_topic("orders")
+    with log.producer("orders") as producer:
+        for number in range(12):
+            producer.send(f"{number:02}" * (1 << 19))
+            producer.flush()
+    query.run(topic="orders", minPartitions="6")
+    assert query.tasks[0] >= 6
+    assert [value[:2] for value in query.values()[0]] == [f"{n:02}" for n in range(12)]
 
 
 def test_lost_data_fails_the_query_and_says_what_was_lost(orders, query: Query) -> None:

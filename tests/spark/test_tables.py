@@ -64,14 +64,6 @@ def test_options_last_and_with_overrides_them(spark, log, tables) -> None:
     transaction.abort()
 
 
-def test_stream_reads_a_table(spark, tables, tmp_path) -> None:
-    """Read the table as a stream from its start."""
-    stream = spark.readStream.option("startingOffsets", "earliest").table("a").writeStream.format("noop")
-    query = stream.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
-    query.awaitTermination()
-    assert sum(progress.numInputRows for progress in query.recentProgress) == 2
-
-
 def test_column_added_behind_our_back_is_told(spark, tables, refusal) -> None:
     """Add a column with ALTER TABLE, which Spark accepts: the next read says that it isn't there, and what to do; to
     an insertable table Spark adds none."""
@@ -83,13 +75,10 @@ def test_column_added_behind_our_back_is_told(spark, tables, refusal) -> None:
         spark.sql("ALTER TABLE a ADD COLUMNS (extra string)")
 
 
-@pytest.mark.parametrize(
-    ("options", "code"),
-    [("topic 'nothing'", "TOPIC_NOT_FOUND"), ("topic 'a', isolationLevl 'x'", "INVALID_ARGUMENT")],
-)
-def test_wrong_options_are_refused_when_the_table_is_made(spark, log, tables, refusal, options, code) -> None:
-    """Make a table of a topic that isn't there, and with a misspelt option."""
-    refusal(code, lambda: spark.sql(f"CREATE TABLE wrong USING txnlog OPTIONS (path '{log.root}', {options})"))
+def test_wrong_options_are_refused_when_the_table_is_made(spark, log, database, refusal) -> None:
+    """Make a table of a topic that isn't there."""
+    options = f"path '{log.root}', topic 'nothing'"
+    refusal("TOPIC_NOT_FOUND", lambda: spark.sql(f"CREATE TABLE wrong USING txnlog OPTIONS ({options})"))
 
 
 def test_dropping_a_table_leaves_the_log_alone(spark, log, tables) -> None:

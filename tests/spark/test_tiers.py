@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import txn_source
@@ -31,18 +29,6 @@ def ledgers(log: txn_source.Log) -> txn_source.Log:
     return log
 
 
-def objects(log: txn_source.Log) -> list[Path]:
-    """Return the files of all tiered copies."""
-    return sorted((log.root / "tiered").rglob("*.parquet"))
-
-
-def damage(file: Path) -> None:
-    """Flip a byte of the values in a file."""
-    data = bytearray(file.read_bytes())
-    data[100] ^= 1
-    file.write_bytes(data)
-
-
 @pytest.mark.parametrize("level", LEVELS)
 def test_rows_are_the_same_whichever_copy_is_read(ledgers, read, ordered, level) -> None:
     """Read all columns before the offload, after it at each priority, and from the objects alone."""
@@ -54,26 +40,6 @@ def test_rows_are_the_same_whichever_copy_is_read(ledgers, read, ordered, level)
         assert ordered(read(**options, dataReadPriority=priority)) == before
     ledgers.delete_hot("orders")
     assert ordered(read(**options, dataReadPriority="bookkeeper-first")) == before
-
-
-def test_frame_survives_the_deletion_of_the_copy_it_was_planned_on(ledgers, read, ordered) -> None:
-    """Plan a frame while all is hot; delete the hot copies before it is read; read it again without the objects."""
-    frame = read(topic="orders", **ALL)
-    expected = ordered(read(topic="orders", **ALL))
-    assert len(frame.tasks()) > 0, "planned now"
-    ledgers.offload("orders")
-    ledgers.delete_hot("orders")
-    assert ordered(frame) == expected
-
-
-def test_read_says_when_every_copy_failed(ledgers, read, refusal) -> None:
-    """Damage all objects and delete the hot copies: one readable line with the copy and the reason."""
-    ledgers.offload("orders")
-    ledgers.delete_hot("orders")
-    for file in objects(ledgers):
-        damage(file)
-    line = refusal("SEGMENT_UNREADABLE", lambda: read(topic="orders").collect())
-    assert "ledger-" in line
 
 
 def test_trimmed_ledgers_of_a_planned_frame_are_data_loss(ledgers, read, refusal, values) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -16,79 +13,13 @@ import txn_source
 from txn_source.spark.sink import BatchWriter
 from txn_source.spark.source import TxnLogDataSource
 
-ROWS = 4
 VALUE = StructType([StructField("value", StringType())])
-
-
-class Query:
-    """A streaming query from a folder of JSON files, one to a micro-batch, whose batches are written by a function."""
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self._spark = spark
-        self._checkpoint = folder / "checkpoint"
-        self._source = folder / "source"
-        self._source.mkdir()
-
-    def put(self, file: int) -> None:
-        """Add a file."""
-        hidden = self._source / f".{file}"
-        hidden.write_text("".join(json.dumps({"value": f"{file}/{n}"}) + "\n" for n in range(ROWS)))
-        hidden.rename(self._source / f"{file}.json")
-
-    def run(self, write: Callable[[DataFrame, int], None]) -> None:
-        """Run to the end of what is there."""
-        frame = self._spark.readStream.schema("value string").option("maxFilesPerTrigger", "1").json(str(self._source))
-        writer = frame.writeStream.option("checkpointLocation", str(self._checkpoint)).foreachBatch(write)
-        query = writer.trigger(availableNow=True).start()
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
-
-    def forget_last_commit(self) -> None:
-        """Make the checkpoint look as if the driver had died before it noted its last batch as done."""
-        commits = self._checkpoint / "commits"
-        newest = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
-        newest.unlink()
-        (commits / f".{newest.name}.crc").unlink(missing_ok=True)
 
 
 def values(log: txn_source.Log, topic: str) -> list[str]:
     return sorted(
         row["value"].decode() for row in log.scan(topic, "read_uncommitted", ["value"]).read_all().to_pylist()
     )
-
-
-def test_writes_in_foreach_batch_count_once(spark: SparkSession, log, root: Path, tmp_path: Path) -> None:
-    """Write each batch to two topics; die between the two writes, and before Spark has noted a batch: when the query
-    goes on, each row is there once in either topic. Without a version the rows of a repeated batch are there twice."""
-    for topic in ("orders", "bills", "plain"):
-        log.create_topic(topic)
-    query = Query(spark, tmp_path)
-    die = {1}
-
-    def append(frame: DataFrame, topic: str, **options: str) -> None:
-        frame.write.format("txnlog").options(topic=topic, **options).mode("append").save(str(root))
-
-    def write(frame: DataFrame, batch_id: int) -> None:
-        version = {"txnAppId": "copy", "txnVersion": str(batch_id)}
-        append(frame, "orders", **version)
-        append(frame, "plain")
-        if batch_id in die:
-            die.remove(batch_id)
-            raise RuntimeError("on purpose")
-        append(frame, "bills", **version)
-
-    for file in range(2):
-        query.put(file)
-    with pytest.raises(Exception, match="on purpose"):
-        query.run(write)
-    query.run(write)
-    query.forget_last_commit()
-    query.run(write)
-    expected = sorted(f"{file}/{n}" for file in range(2) for n in range(ROWS))
-    assert values(log, "orders") == values(log, "bills") == expected
-    assert len(values(log, "plain")) == 4 * ROWS
 
 
 # Without Spark

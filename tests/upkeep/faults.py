@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
-
 import txn_source
 from tests.log import tiers
 from tests.upkeep.doctored import age, ask, change
@@ -148,12 +146,6 @@ def leave_a_torn_object(root: Path) -> None:
     age(torn)
 
 
-def put_an_object_of_a_ledger_to_come(root: Path) -> None:
-    """As a copy of the log does that lives elsewhere and shares the place of the objects."""
-    change(root, "UPDATE sqlite_sequence SET seq = 1 WHERE name = 'ledgers'")
-    leave_an_unfinished_object(root)
-
-
 def leave_files_to_delete(root: Path) -> None:
     file = segment(root, tiered=False).parent / "1-1-0123456789ab.arrow"
     file.write_bytes(b"old")
@@ -282,19 +274,6 @@ def lose_an_entry(root: Path) -> None:
 
 def spoil_a_page(root: Path) -> None:
     change(root, "UPDATE entry_pages SET data = substr(data, 1, length(data) - 20)")
-
-
-def spoil_a_number_in_a_page(root: Path) -> None:
-    """Put a page with a column that has no value where each row has one."""
-    [(first, data), *_] = ask(root, "SELECT first_position, data FROM entry_pages ORDER BY first_position DESC")
-    with pa.ipc.open_stream(data) as reader:
-        table = reader.read_all()
-    nothing = pa.nulls(table.num_rows, pa.int64())
-    table = table.set_column(table.column_names.index("length"), "length", nothing)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    change(root, "UPDATE entry_pages SET data = ? WHERE first_position = ?", (sink.getvalue().to_pybytes(), first))
 
 
 def mistake_a_page(root: Path) -> None:

@@ -68,15 +68,6 @@ def test_random_histories_have_no_finding(monkeypatch: pytest.MonkeyPatch) -> No
     test_state_machine.run("embedded", 1, 12, DoctoredMachine)
 
 
-@pytest.mark.long
-@pytest.mark.timeout(3000)
-def test_many_random_histories_have_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run it longer and more often."""
-    monkeypatch.setattr(sealing, "_SEAL_FROM_ROWS", 2)
-    monkeypatch.setattr(ManualClock, "__init__", lambda self: setattr(self, "now_us", time.time_ns() // 1000))
-    test_state_machine.run("embedded", 100, 50, DoctoredMachine)
-
-
 class _Storm:
     """Threads that each do one thing to a log over and over, until the block ends; what they raise is raised there."""
 

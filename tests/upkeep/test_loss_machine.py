@@ -28,6 +28,7 @@ from hypothesis.stateful import (
 
 import txn_source
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, eventually, rows
+from tests.selection import examples
 from txn_source import Log, Transaction, recover, salvage
 from txn_source.client.tiering.snapshot_making import make_snapshot
 from txn_source.metadata.store import sqlite_backup
@@ -249,15 +250,14 @@ class LossMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize(("examples", "steps"), [(15, 20), pytest.param(1000, 30, marks=pytest.mark.long)])
-def test_what_is_made_of_a_snapshot_or_a_backup_is_as_the_log_was(examples: int, steps: int) -> None:
+def test_what_is_made_of_a_snapshot_or_a_backup_is_as_the_log_was() -> None:
     """Run random histories."""
     run_state_machine_as_test(
         LossMachine,
         settings=settings(
-            max_examples=examples,
-            derandomize=examples < 100,  # the same histories at every change; others in the long run
-            stateful_step_count=steps,
+            max_examples=examples(15),
+            derandomize=True,  # the same histories at every change
+            stateful_step_count=20,
             deadline=None,
             print_blob=True,
             suppress_health_check=list(HealthCheck),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
 
 import pyarrow as pa
 import pytest
@@ -138,19 +137,6 @@ def test_commit_that_was_faster_is_told(page: Page, hanging: Hanging, watch: Wat
     expect(dialog).to_be_hidden()
 
 
-@pytest.mark.long
-def test_two_tabs_abort_the_same(page: Page, hanging: Hanging) -> None:
-    txn = hanging("twice")
-    with closing(page.context.new_page()) as other:
-        for tab in (page, other):
-            tab.goto("#/blockers")
-            _card(tab, txn).get_by_role("button", name="Abort…").click()
-        for tab in (page, other):
-            tab.bring_to_front()
-            tab.get_by_role("dialog").get_by_role("button", name=f"Abort transaction {txn.id}").click()
-            expect(tab.get_by_role("status").filter(has_text=f"Transaction {txn.id} is aborted")).to_be_visible()
-
-
 def test_who_may_not_abort_is_told_so(page: Page, hanging: Hanging, guarded: Guarded, watch: Watch) -> None:
     watch.expected.add(401)
     txn = hanging("watched")
@@ -159,21 +145,6 @@ def test_who_may_not_abort_is_told_so(page: Page, hanging: Hanging, guarded: Gua
     page.keyboard.press("Enter")
     expect(_card(page, txn)).to_contain_text("To abort it takes the role admin")
     expect(page.get_by_role("button", name="Abort…")).to_have_count(0)
-
-
-@pytest.mark.long
-def test_right_to_abort_that_has_ended_is_told(page: Page, hanging: Hanging, guarded: Guarded, watch: Watch) -> None:
-    watch.expected |= {401, 403}
-    txn = hanging("demoted")
-    page.goto(f"{guarded.address}#/blockers")
-    page.get_by_label("Paste the token").fill(guarded.signer.token("eve", admin=["*"]))
-    page.keyboard.press("Enter")
-    _card(page, txn).get_by_role("button", name="Abort…").click()
-    page.evaluate("token => sessionStorage.setItem('txnlog.token', token)", guarded.signer.token("eve", monitor=["*"]))
-    dialog = page.get_by_role("dialog")
-    dialog.get_by_role("button", name=f"Abort transaction {txn.id}").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("PERMISSION_DENIED")
-    expect(dialog.get_by_role("button", name=f"Abort transaction {txn.id}")).to_be_hidden()
 
 
 @pytest.mark.long

@@ -109,19 +109,6 @@ def test_pages_fit_narrow_screens(page: Page) -> None:
             assert browsing.overflow(page) == 0, (path, width)
 
 
-@pytest.mark.long
-def test_what_stays_is_left_alone(page: Page) -> None:
-    page.clock.install()
-    page.goto("#/topics")
-    expect(page.get_by_text("4 topics")).to_be_visible()
-    page.evaluate("for (const row of document.querySelectorAll('tr')) row.stays = true")
-    page.get_by_role("link", name="orders").focus()
-    with page.expect_response("**/api/topics*"):
-        page.clock.run_for(_POLL_MS)
-    expect(page.get_by_role("link", name="orders")).to_be_focused()
-    assert page.evaluate("[...document.querySelectorAll('tbody:not(.gap) tr')].every((row) => row.stays)")
-
-
 def test_service_that_is_away_is_told_and_found_again(page: Page, shown: Shown, watch: Watch) -> None:
     page.clock.install()
     port = lasting_port()

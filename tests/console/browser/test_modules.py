@@ -91,8 +91,3 @@ def test_children_made_like_others_keep_what_stays(opened: Page) -> None:
         "shown": True,
         "pressed": 10,
     }
-
-
-def _ledger(first: int, end: int, **more: Any) -> dict[str, Any]:
-    known = {"id": first, "state": "closed", "hot": True, "tiered": False, "bytes": 10, "entries": 1, "tier_uri": None}
-    return {"from": first, "to": end, **known, **more}

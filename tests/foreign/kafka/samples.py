@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.fs as fs
-import pytest
 
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.kafka.kafka_log import KafkaLog
@@ -24,11 +23,6 @@ CASES = sorted(path.name.removesuffix(".tar.gz") for path in ARCHIVES.glob("*.ta
 COLUMNS = ("offset", "__timestamp_ms", "timestampType", "__leader_epoch", "key", "value", "headers")
 LARGE = 4096
 """Values longer than this are there as a hash."""
-
-
-def some(*each_time: str) -> list[Any]:
-    """Return the cases as parameters; those that aren't named are for long runs."""
-    return [case if case in each_time else pytest.param(case, marks=pytest.mark.long) for case in CASES]
 
 
 def unpack(case: str, to: Path) -> Path:

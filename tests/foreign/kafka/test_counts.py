@@ -5,18 +5,11 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import pyarrow.fs as fs
 import pytest
 
-from tests.foreign.kafka.batch_writer import Record
-from tests.foreign.kafka.partition_writer import PartitionWriter
 from tests.foreign.kafka.samples import log_of, partitions, unpack
 from txn_source.foreign.foreign_log import Decisions, PartitionName, TransactionSpans
-from txn_source.foreign.kafka import batch_reader
-from txn_source.foreign.kafka.kafka_log import KafkaLog
 from txn_source.foreign.kafka.partition import KafkaPartition
-from txn_source.foreign.kafka.partition_folders import Folder
-from txn_source.foreign.kafka.records import decode
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
@@ -31,14 +24,7 @@ def check(partition: KafkaPartition, level: IsolationLevel, start: int, end: int
     return rows
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        "txn",
-        "compact",
-        *(pytest.param(each, marks=pytest.mark.long) for each in ("codecs", "delete-records", "segments")),
-    ],
-)
+@pytest.mark.parametrize("case", ["txn", "compact"])
 def test_counts_are_the_rows(case: str, tmp_path: Path) -> None:
     """Whole partitions at both levels, and ranges that cut batches."""
     folder, rng = unpack(case, tmp_path), random.Random(case)
@@ -51,33 +37,6 @@ def test_counts_are_the_rows(case: str, tmp_path: Path) -> None:
             check(partition, level, start, end)
             for _ in range(5):
                 check(partition, level, *sorted((rng.randint(start, end), rng.randint(start, end))))
-
-
-def test_whole_batches_are_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A count looks into the two batches that its range cuts, and into no other."""
-    writer = PartitionWriter(tmp_path, segment_bytes=1 << 30)
-    for number in range(40):
-        writer.send([Record(b"key", b"value" * 2000)] * 10, number % 3, transactional=number % 3 > 0)
-        if number % 3:
-            writer.end_transaction(number % 3, commit=number % 2 == 0)
-    writer.close()
-    partition = KafkaLog([Folder(fs.LocalFileSystem(), str(tmp_path))]).partition(PartitionName("t", 0))
-    end = partition.bounds().last_stable.key
-    decoded: list[int] = []
-
-    def counted(*args: object, **others: object) -> object:
-        decoded.append(1)
-        return decode(*args, **others)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(batch_reader, "decode", counted)
-    of = PositionRange(Position.from_key(0), Position.from_key(end))
-    assert partition.count(of, IsolationLevel.READ_UNCOMMITTED, partition.decisions(of)) == 400
-    assert not decoded
-    of = PositionRange(Position.from_key(3), Position.from_key(end - 5))
-    assert partition.count(of, IsolationLevel.READ_UNCOMMITTED, partition.decisions(of)) == 400 - 3 - 5
-    assert len(decoded) == 2
-    monkeypatch.undo()
-    assert check(partition, IsolationLevel.READ_COMMITTED, 0, end) < 400
 
 
 def test_wrong_aborted_transactions_are_told(tmp_path: Path) -> None:

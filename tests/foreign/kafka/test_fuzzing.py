@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.fs as fs
-import pytest
 
 from tests.foreign.kafka.batch_writer import CODECS, Batch, Record, encode_batch
+from tests.foreign.kafka.histories import Row, random_record, read, write_history
 from tests.foreign.kafka.partition_writer import PartitionWriter
-from tests.foreign.kafka.test_random_histories import Row, random_record, read, write_history
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.kafka.batch_headers import HEADER_BYTES, BatchHeaders, find_batches
 from txn_source.foreign.kafka.compression import CompressionError, decompress
@@ -96,15 +95,6 @@ def test_damage_that_the_log_end_passes_over_is_told(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "log")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("block", range(16))
-def test_many_damaged_logs_give_no_wrong_row(tmp_path: Path, block: int) -> None:
-    """The same for four thousand logs."""
-    for seed in range(1000 + 250 * block, 1250 + 250 * block):
-        check(seed, tmp_path / "log")
-        shutil.rmtree(tmp_path / "log")
-
-
 def decoded(data: bytes, columns: list[str]) -> list[dict[str, object]] | None:
     """Decode one batch without looking at its checksum; None if that is refused."""
     array = np.frombuffer(data, np.uint8)
@@ -141,13 +131,6 @@ def test_damaged_records_are_decoded_or_refused() -> None:
     """Decode 60 damaged batches whose checksum nobody looked at: none may read beyond itself or crash."""
     refused = [fuzz_records(seed) for seed in range(60)]
     assert 10 < sum(refused) < 60
-
-
-@pytest.mark.long
-def test_many_damaged_records_are_decoded_or_refused() -> None:
-    """The same for twenty thousand batches."""
-    for seed in range(1000, 21000):
-        fuzz_records(seed)
 
 
 def test_random_bytes_are_no_records() -> None:
@@ -223,12 +206,3 @@ def test_damaged_batches_are_left_out_alone(tmp_path: Path) -> None:
         outcomes.append(flip(seed, tmp_path / "log"))
         shutil.rmtree(tmp_path / "log")
     assert outcomes.count("left out") > 2
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("block", range(5))
-def test_many_damaged_batches_are_left_out_alone(tmp_path: Path, block: int) -> None:
-    """The same for a thousand logs."""
-    for seed in range(1000 + 200 * block, 1200 + 200 * block):
-        flip(seed, tmp_path / "log")
-        shutil.rmtree(tmp_path / "log")

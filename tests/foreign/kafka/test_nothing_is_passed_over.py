@@ -13,7 +13,6 @@ import pytest
 
 from tests.foreign.kafka.batch_writer import Batch, Record, encode_batch
 from tests.foreign.kafka.partition_writer import PartitionWriter
-from tests.selection import mostly_long
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.kafka.batch_headers import find_batches
 from txn_source.foreign.kafka.kafka_log import KafkaLog
@@ -113,15 +112,14 @@ def test_damaged_marker_is_told(tmp_path: Path, commit: bool, at: int) -> None:
 
 
 @pytest.mark.parametrize("index", [True, False])
-@pytest.mark.parametrize("seed", mostly_long(range(40), 0))
-def test_flipped_bits_hide_no_row(tmp_path: Path, seed: int, index: bool) -> None:
+def test_flipped_bits_hide_no_row(tmp_path: Path, index: bool) -> None:
     """Flip bits of the last segment, without checkpoints: each read gives all rows from its start on, or an error.
 
     The last batch may be what was being written; nothing behind says that it was whole.
     """
     begins = tens(tmp_path, 6, checkpoints=False, index=index)
     sound = log_file(tmp_path).read_bytes()
-    random = Random(seed)
+    random = Random(0)
     for _ in range(50):
         data = bytearray(sound)
         at = random.randrange(0, begins[-1])
@@ -190,12 +188,3 @@ def test_folder_above_brokers_is_no_log(tmp_path: Path, with_properties: bool) -
         opened(tmp_path)
     (tmp_path / "broker-0" / "t-9999999999").mkdir()
     assert offsets(tmp_path / "broker-0") == list(range(50))
-
-
-def test_preallocated_indexes_say_the_same(tmp_path: Path) -> None:
-    """Lengthen the indexes with zeros, as a broker does that still writes: rows and bounds stay."""
-    tens(tmp_path, 40)
-    wanted = [offsets(tmp_path, start) for start in (0, 155, 399)]
-    for path in tmp_path.glob("t-0/*index"):
-        path.write_bytes(path.read_bytes() + bytes(10 << 20))
-    assert [offsets(tmp_path, start) for start in (0, 155, 399)] == wanted

@@ -6,7 +6,6 @@ What is read must be the history as the last leader has it, whichever copies the
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -196,15 +195,3 @@ def test_copies_of_all_kinds_read_as_the_last_leader_wrote(
     monkeypatch.setattr(decided, "_CHEAP_SEGMENTS", cheap)
     for seed in range(cheap, cheap + 8):
         check(seed, tmp_path / str(seed))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("block", range(20))
-def test_many_layouts_read_as_the_last_leader_wrote(
-    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same for two thousand layouts."""
-    monkeypatch.setattr(decided, "_CHEAP_SEGMENTS", 256 * (block % 2))
-    for seed in range(1000 + block * 100, 1100 + block * 100):
-        check(seed, tmp_path / str(seed))
-        shutil.rmtree(tmp_path / str(seed))

@@ -76,14 +76,7 @@ def decoded(data: bytes, of: tuple[int, int]) -> list[Row]:
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-@pytest.mark.parametrize(
-    "counts",
-    [
-        (3, 1, 2),
-        (700, 1, 40, 900),
-        *(pytest.param(each, marks=pytest.mark.long) for each in ((1,), (1000,), (30,) * 40)),
-    ],
-)
+@pytest.mark.parametrize("counts", [(3, 1, 2), (700, 1, 40, 900)])
 def test_rows_are_the_records(kind: str, counts: Sequence[int]) -> None:
     """Few batches and many, of few records and many, whole and in two ranges that a batch is cut between."""
     rng = random.Random(f"{kind} {counts}")

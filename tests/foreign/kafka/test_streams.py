@@ -142,18 +142,10 @@ def run(seed: int, root: Path) -> None:
         whole_transactions(log, batches)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8))])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_stream_reads_each_row_once(seed: int, tmp_path: Path) -> None:
     """Follow a random history in batches, with restarts and replays, while segments roll, move and are compacted."""
     run(seed, tmp_path)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("block", range(10))
-def test_streams_read_each_row_once(block: int, tmp_path: Path) -> None:
-    """The same for three hundred histories."""
-    for seed in range(1000 + block * 30, 1030 + block * 30):
-        run(seed, tmp_path / str(seed))
 
 
 def grown(root: Path, records: int = 30, **options: str) -> tuple[LiveLog, Query]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.fs as fs
-import pytest
 
 from txn_source.foreign.foreign_log import ReadUnit
 from txn_source.foreign.pulsar.columns import SCHEMA
@@ -26,11 +25,6 @@ SAMPLES = Path(__file__).with_name("samples")
 CASES = sorted(path.name.removesuffix(".tar.gz") for path in SAMPLES.glob("*.tar.gz"))
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 _TIMES = ("__publish_time", "__event_time", "__broker_publish_time", "__deliver_at")
-
-
-def some(*each_time: str) -> list[Any]:
-    """Return the cases as parameters; those that aren't named are for long runs."""
-    return [case if case in each_time else pytest.param(case, marks=pytest.mark.long) for case in CASES]
 
 
 @dataclass(frozen=True)

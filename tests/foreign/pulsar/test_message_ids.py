@@ -13,7 +13,7 @@ import pytest
 
 import txn_source
 from tests.foreign.pulsar.offload_writer import LZ4, Frame, Sent, batch, chunks, marker, number, single, write_ledger
-from tests.foreign.pulsar.sample_cases import some, unpack
+from tests.foreign.pulsar.sample_cases import unpack
 from tests.foreign.pulsar.test_objects import TOPIC
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.reading.reader import PieceReader
@@ -49,7 +49,7 @@ def forms(ledger: int, entry: int, index: int) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("case", some("chunked", "special", "txn-mix"))
+@pytest.mark.parametrize("case", ["chunked", "special", "txn-mix"])
 def test_samples_start_and_end_at_each_message(case: str, tmp_path: Path) -> None:
     """Start and end at each message of some entries of each topic, and behind their last: all rows at or behind it, and
     all before it, of those that the whole read has."""
@@ -179,10 +179,10 @@ def test_reader_goes_to_each_message(tmp_path: Path) -> None:
 class Query:
     """A streaming query without Spark, whose offsets are kept as JSON, and whose batches are planned twice."""
 
-    def __init__(self, folder: Path, start: Any, limits: ForeignLimits, level: IsolationLevel) -> None:
+    def __init__(self, folder: Path, start: Any, limits: ForeignLimits) -> None:
         self._target = ForeignTarget.parse(f"pulsar:{folder}")
         self._rules = self._target.rules
-        self._request = ForeignRequest(level, self._rules.parse_side(start, LATEST))
+        self._request = ForeignRequest(IsolationLevel.READ_COMMITTED, self._rules.parse_side(start, LATEST))
         self._limits = limits
         self.offsets: list[Any] = []
         self.batches: list[list[Row]] = []
@@ -225,17 +225,14 @@ def _tuples(found: pa.RecordBatch) -> Sequence[Row]:
 
 
 @pytest.mark.parametrize("limit", [None, 4])
-@pytest.mark.parametrize(
-    "level", [IsolationLevel.READ_COMMITTED, pytest.param(IsolationLevel.READ_UNCOMMITTED, marks=pytest.mark.long)]
-)
-def test_streams_begin_inside_an_entry(tmp_path: Path, level: IsolationLevel, limit: int | None) -> None:
+def test_streams_begin_inside_an_entry(tmp_path: Path, limit: int | None) -> None:
     """Begin at messages of each entry: each row from there on once, also when each batch is replayed, and the first
     one with other options."""
     for ledger in (3, 8):
         write_ledger(tmp_path, ledger, mixed())
-    whole = rows_of(txn_source.connect(f"pulsar:{tmp_path}"), "orders", level.value)
+    whole = rows_of(txn_source.connect(f"pulsar:{tmp_path}"), "orders")
     for at in [(3, entry, 1 + entry % 5) for entry in (0, 1, 3, 4, 6, 8)] + [(8, 10, 2)]:
-        query = Query(tmp_path, {"orders": {-1: MessageId(*at)}}, ForeignLimits(max_messages=limit), level)
+        query = Query(tmp_path, {"orders": {-1: MessageId(*at)}}, ForeignLimits(max_messages=limit))
         query.run()
         assert [row for rows in query.batches for row in rows] == [row for row in whole if row >= at], at
         assert query.read(0, start=EARLIEST) == query.batches[0]
@@ -251,7 +248,7 @@ def test_stream_begins_in_what_is_not_offloaded_yet(tmp_path: Path) -> None:
     for partition in range(2):
         write_ledger(tmp_path, 3 + partition, [batch(two)], f"{topic}{partition}")
     start = {"orders": {0: "3:1:-1:1", 1: "4:0:-1:1"}}
-    query = Query(tmp_path, start, ForeignLimits(), IsolationLevel.READ_COMMITTED)
+    query = Query(tmp_path, start, ForeignLimits())
     query.run()
     assert query.batches == [[(4, 0, 1)]]
     write_ledger(tmp_path, 6, [batch(two)], f"{topic}1")
@@ -267,7 +264,7 @@ def test_beginnings_that_are_held_back(tmp_path: Path) -> None:
     write_ledger(tmp_path, 3, [batch([Sent(b"a"), Sent(b"b"), Sent(b"c")], Frame(txn=(0, 1)))])
     start = MessageId(3, 0, 1)
     follower = txn_source.connect(f"pulsar:{tmp_path}").follow("orders", IsolationLevel.READ_COMMITTED, _PLACE, start)
-    query = Query(tmp_path, start, ForeignLimits(), IsolationLevel.READ_COMMITTED)
+    query = Query(tmp_path, start, ForeignLimits())
     query.run()
     assert query.batches == list(follower.read()) == []
     write_ledger(tmp_path, 4, [marker((0, 1), commit=True)])

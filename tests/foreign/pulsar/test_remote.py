@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,12 +49,11 @@ def _upload(bucket: Bucket, folder: Path) -> None:
             bucket.write(path.relative_to(folder).as_posix(), path.read_bytes())
 
 
-@pytest.mark.parametrize("name", ["plain-batch", pytest.param("fs-txn", marks=pytest.mark.long)])
 def test_bucket_gives_what_a_folder_gives(
-    name: str, server: S3Server, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: S3Server, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Copy a sample's objects to a bucket: the same topics and rows, in pieces of any size."""
-    case = unpack(name, tmp_path)
+    case = unpack("plain-batch", tmp_path)
     _upload(bucket, case.folder / "objects")
     remote = PulsarLog(_system(server.endpoint), f"{bucket.name}/folder")
     for size in (10_000, 4 << 20):
@@ -78,25 +76,6 @@ def test_store_that_does_not_answer(server: S3Server, bucket: Bucket, tmp_path: 
         bucket.remove(name)
     with pytest.raises(DataLossError, match="is gone"):
         partition.bounds()
-
-
-class _SlowFile:
-    """A file that answers only when as many ranges are asked for as should be at once."""
-
-    def __init__(self, wanted: int) -> None:
-        self._gate = threading.Barrier(wanted)
-
-    def read_at(self, size: int, start: int) -> bytes:
-        self._gate.wait(60)
-        return b"%d:%d," % (start, size)
-
-
-def test_ranges_are_asked_for_ahead() -> None:
-    """Read pieces of a file that answers three at once only: they come in their order, and end where they should."""
-    file = ObjectFile(fs.SubTreeFileSystem("/", fs.LocalFileSystem()), "none")
-    slow = _SlowFile(3)
-    file._file, file._process = slow, os.getpid()
-    assert b"".join(file.pieces(5, 62, 10)) == b"5:10,15:10,25:10,35:10,45:10,55:7,"
 
 
 def test_a_plan_asks_for_many_ledgers_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,8 @@ import pyarrow as pa
 import pytest
 
 from tests.foreign.pulsar.offload_writer import LZ4, Frame, Sent, batch, chunks, marker, single, write_ledger
-from tests.foreign.pulsar.sample_cases import log_of
 from tests.foreign.pulsar.test_objects import TOPIC, map_index, write_map_file
 from txn_source.foreign.foreign_log import PartitionName
-from txn_source.foreign.pulsar import listing
 from txn_source.foreign.pulsar.format import FORMAT
 from txn_source.foreign.reading.reader import PieceReader
 from txn_source.foreign.reading.request import ForeignRequest, Selection
@@ -91,13 +89,11 @@ class Query:
 
 
 @pytest.mark.parametrize("level", _LEVELS)
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 6))])
-def test_ledgers_that_come_one_by_one(tmp_path: Path, level: IsolationLevel, seed: int) -> None:
+def test_ledgers_that_come_one_by_one(tmp_path: Path, level: IsolationLevel) -> None:
     """Offload ledgers while a query runs, with limits and restarts at each batch: it shows what one read shows."""
-    chance = random.Random(seed)
-    limits = [ForeignLimits(), ForeignLimits(max_messages=3), ForeignLimits(max_bytes=400)][seed % 3]
+    chance = random.Random(0)
     entries, written = history(chance), 0
-    query = Query(tmp_path, level, limits, ("orders",))
+    query = Query(tmp_path, level, ForeignLimits(max_bytes=400))
     ledger = 3
     while written < len(entries):
         size = chance.randint(1, 9)
@@ -119,8 +115,6 @@ def test_ledgers_that_come_one_by_one(tmp_path: Path, level: IsolationLevel, see
         for value in found.column(0).to_pylist()
     ]
     assert query.rows == wanted
-    if limits.max_messages:
-        assert max(query.sizes) <= 3 + 4
 
 
 def history(chance: random.Random) -> list[bytes]:
@@ -201,20 +195,3 @@ def test_map_file_that_is_written_meanwhile(tmp_path: Path) -> None:
     while query.run():
         pass
     assert query.rows == values * 2
-
-
-def test_index_objects_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A query that looks again and again at a bucket reads the index of each ledger once."""
-    looks: list[str] = []
-    parse = listing.parse_index
-
-    def counted(data: bytes, uri: str) -> Any:
-        looks.append(uri)
-        return parse(data, uri)
-
-    monkeypatch.setattr(listing, "parse_index", counted)
-    for ledger in range(3, 8):
-        write_ledger(tmp_path, ledger, [single(Sent(b"a"))])
-        for _ in range(3):
-            assert len(log_of(tmp_path).partitions()) == 1
-    assert len(looks) == 5

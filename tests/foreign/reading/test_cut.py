@@ -136,13 +136,6 @@ def test_reads_end_at_the_largest_cut(seed: int, tmp_path: Path) -> None:
     check(seed, tmp_path / "log")
 
 
-@pytest.mark.long
-def test_many_reads_end_at_the_largest_cut(tmp_path: Path) -> None:
-    """The same for five hundred histories."""
-    for seed in range(100, 600):
-        check(seed, tmp_path / str(seed))
-
-
 def test_cut_that_cannot_be_told_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Transactions of a producer that share an epoch can't be told apart on another partition: the plan says so."""
     rng = random.Random(7)

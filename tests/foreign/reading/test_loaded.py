@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.foreign.kafka import samples as kafka
-from tests.foreign.pulsar import sample_cases as pulsar
+from tests.foreign.pulsar.sample_cases import unpack
 from tests.test_repository import among, loaded_by
 
 _READING = """
@@ -28,17 +25,11 @@ assert log.scan(sys.argv[2]).read_all().num_rows > 0
 _UNNEEDED = ("google", "grpc", "pandas", "sqlalchemy", "sqlite3", "txn_source.client.target", "txn_source.metadata")
 
 
-@pytest.mark.parametrize(
-    ("of", "other"), [pytest.param("kafka", "pulsar", marks=pytest.mark.long), ("pulsar", "kafka")]
-)
-def test_reading_loads_one_format_and_no_service(of: str, other: str, tmp_path: Path) -> None:
+def test_reading_loads_one_format_and_no_service(tmp_path: Path) -> None:
     """Ask for the schema, plan and read in a new process; then connect and scan in another one."""
-    if of == "kafka":
-        place, topic = kafka.unpack("plain", tmp_path) / "log", "plain"
-    else:
-        place, topic = pulsar.unpack("plain-batch", tmp_path).folder / "objects", "persistent://lab/txn/plain-batch"
-    loaded = loaded_by(_READING, f"{of}:{place}", topic)
-    assert f"txn_source.foreign.{of}.format" in loaded
-    assert among(loaded, (*_UNNEEDED, f"txn_source.foreign.{other}", "txn_source.spark.options")) == []
-    loaded = loaded_by(_CONNECTING, f"{of}:{place}", topic)
-    assert among(loaded, ("grpc", "pyspark", "sqlalchemy", f"txn_source.foreign.{other}")) == []
+    place, topic = unpack("plain-batch", tmp_path).folder / "objects", "persistent://lab/txn/plain-batch"
+    loaded = loaded_by(_READING, f"pulsar:{place}", topic)
+    assert "txn_source.foreign.pulsar.format" in loaded
+    assert among(loaded, (*_UNNEEDED, "txn_source.foreign.kafka", "txn_source.spark.options")) == []
+    loaded = loaded_by(_CONNECTING, f"pulsar:{place}", topic)
+    assert among(loaded, ("grpc", "pyspark", "sqlalchemy", "txn_source.foreign.kafka")) == []

@@ -8,12 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
 Bank = Any
-PREDICATES_AT_ONCE = 8
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 SCHEMA = pa.schema(
     [
@@ -70,37 +67,8 @@ LITERALS = {
     "__publish_time": ["TIMESTAMP '2020-01-01 00:00:00Z'", "current_timestamp()"],
 }
 
-
-def _comparisons(column: str) -> st.SearchStrategy[str]:
-    literal = st.sampled_from(LITERALS[column])
-    operator = st.sampled_from(["=", "<", "<=", ">", ">=", "<>", "<=>"])
-    return st.one_of(
-        st.builds(f"{column} {{}} {{}}".format, operator, literal),
-        st.builds(f"{{}} {{}} {column}".format, literal, operator),
-        st.builds(lambda values: f"{column} IN ({', '.join(values)})", st.lists(literal, min_size=1, max_size=3)),
-        st.builds(
-            lambda values: f"{column} NOT IN ({', '.join(values)}, NULL)", st.lists(literal, min_size=1, max_size=2)
-        ),
-        st.sampled_from([f"{column} IS NULL", f"{column} IS NOT NULL", f"{column} <=> NULL"]),
-    )
-
-
-LEAVES = st.one_of(
-    st.sampled_from(sorted(LITERALS)).flatmap(_comparisons),
-    st.sampled_from(["flag", "NOT flag", "flag = false", "text LIKE 'a%'", "text LIKE '%b'", "text LIKE 'a_'"]),
-    st.sampled_from(
-        ["startswith(text, 'b\u00e4')", "id % 3 = 1", "upper(text) = 'AB'", "text COLLATE UNICODE_CI = 'AB'"]
-    ),
-)
-PREDICATES = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(
-        st.builds("({} AND {})".format, inner, inner),
-        st.builds("({} OR {})".format, inner, inner),
-        st.builds("NOT ({})".format, inner),
-    ),
-    max_leaves=4,
-)
+OTHERS = ["text LIKE 'a%' OR startswith(text, 'b\u00e4')", "text COLLATE UNICODE_CI = 'AB'", "text NOT IN ('ab', NULL)"]
+OTHERS += ["NOT (flag AND real IN (0.0D, double('NaN')) AND id % 3 = 1)"]
 
 
 @pytest.fixture(scope="module")
@@ -151,11 +119,5 @@ def test_what_the_filters_exclude_is_not_read(bank: Bank, numbers: str) -> None:
 def test_each_kind_of_predicate_gives_the_rows_that_it_should(bank: Bank, history: str) -> None:
     columns = list(LITERALS)
     pairs = zip(columns[::2], columns[1::2], strict=True)
-    _check(bank, history, [f"({a} < {LITERALS[a][0]} OR {b} <=> {LITERALS[b][0]})" for a, b in pairs])
-
-
-@pytest.mark.long
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(PREDICATES, min_size=PREDICATES_AT_ONCE, max_size=PREDICATES_AT_ONCE))
-def test_random_predicates_give_the_rows_that_they_should(bank: Bank, history: str, predicates: list[str]) -> None:
-    _check(bank, history, predicates)
+    compared = [f"({a} < {LITERALS[a][0]} OR {b} <=> {LITERALS[b][0]})" for a, b in pairs]
+    _check(bank, history, [*compared, *OTHERS])

@@ -80,13 +80,6 @@ def test_spark_s_reader_gives_the_rows_that_the_python_source_gives(
     assert rows == sorted(map(tuple, python.collect()))
 
 
-def test_filters_and_parts_of_structs_are_spark_s_to_judge(bank: Bank, history: tuple[str, str]) -> None:
-    topic, end = history
-    for where in ("id > 50 AND text = 'a'", "s.x = 1 OR m IS NULL"):
-        query = f"SELECT s.l[0], size(m), __entry_id FROM {{{topic}}} VERSION AS OF '{end}' WITH (nativeTieredReads = "
-        assert bank.rows(f"{query}true) WHERE {where}") == bank.rows(f"{query}false) WHERE {where}")
-
-
 @pytest.mark.long
 def test_a_time_before_the_open_ledger_is_read_natively(bank: Bank, numbers: str, scan_text: ScanText) -> None:
     bank.log.roll_ledger(numbers)

@@ -11,7 +11,6 @@ from pyspark.errors import PySparkException
 
 import txn_source
 from tests.spark.catalog.transfers import SCHEMA, Transfers
-from tests.spark.sql.conftest import in_long_runs
 
 Bank = Any
 
@@ -29,16 +28,10 @@ def transfers(bank: Bank) -> Iterator[list[str]]:
     [
         "SELECT count(*) FROM {a} a FULL JOIN {b} b USING (id, n) WHERE a.id IS NULL OR b.id IS NULL",
         "SELECT 2 * count(*) - (SELECT count(*) FROM {b} WHERE n >= 0) - (SELECT count(*) FROM {c}) FROM {a}",
-        *in_long_runs(
-            ("SELECT count(*) FROM {b} b WHERE (SELECT count(*) FROM {c} c WHERE b.id = c.id) <> 2",),
-            ("WITH x AS (SELECT rand() r FROM {a}) SELECT (SELECT count(*) FROM x WHERE r < 1) - count(*) FROM x",),
-            ("SELECT count(*) FROM (SELECT * FROM {a} EXCEPT ALL SELECT * FROM {u})",),
-        ),
     ],
 )
 def test_a_query_sees_no_half_of_a_transaction(bank: Bank, transfers: list[str], query: str) -> None:
     names = {name: f"{{{topic}}}" for name, topic in zip("abc", transfers, strict=True)}
-    names["u"] = f"{names['b']} WITH (isolationLevel = 'read_uncommitted')"
     assert bank.rows(query.format_map(names)) == [(0,)]
 
 
@@ -53,16 +46,6 @@ def test_frames_that_were_made_apart_and_explained_before_are_joined_at_one_cut(
     assert "BatchScan" in capsys.readouterr().out
     assert lonely.collect() == []
     assert lonely.count() == 0
-
-
-@pytest.mark.long
-def test_views_are_read_at_the_cut_of_the_query(bank: Bank, transfers: list[str]) -> None:
-    bank.table(transfers[0]).createOrReplaceTempView("seen_a")
-    bank.table(transfers[1]).createOrReplaceTempView("seen_b")
-    [row] = bank.spark.sql(
-        "SELECT (SELECT count(*) FROM seen_a WHERE n = 0) - count(*) AS gap FROM seen_b WHERE n = 1"
-    ).collect()
-    assert row.gap == 0
 
 
 def test_an_insert_takes_its_rows_at_one_cut(bank: Bank, transfers: list[str]) -> None:
@@ -110,16 +93,6 @@ def test_a_time_is_the_same_moment_of_all_topics(bank: Bank, transfers: list[str
     names = {name: f"{{{topic}}} TIMESTAMP AS OF '{when}'" for name, topic in zip("ab", transfers, strict=False)}
     first = bank.rows("SELECT count(*) FROM {a}".format_map(names))
     assert bank.rows("SELECT count(*) FROM {b}".format_map(names)) == first
-
-
-def test_a_frame_that_is_written_after_it_was_read_has_what_came_meanwhile(bank: Bank) -> None:
-    topic, target = bank.topic(SCHEMA), bank.topic(SCHEMA)
-    bank.send(topic, pa.table({"id": [1], "n": [1]}))
-    frame = bank.table(topic).where("n > 0")
-    assert len(frame.collect()) == 1
-    bank.send(topic, pa.table({"id": [2], "n": [1]}))
-    frame.writeTo(f"reads.public.{target}").append()
-    assert bank.rows(f"SELECT id FROM {{{target}}}") == [(1,), (2,)]
 
 
 def test_what_was_trimmed_after_the_cut_is_told(bank: Bank) -> None:

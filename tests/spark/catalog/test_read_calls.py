@@ -10,10 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from google.protobuf.message import Message
 
 import txn_source
-from txn_source.metadata.service.service import MetadataService
 from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
 from txn_source.spark.catalog.read_calls import ReadCalls
 
@@ -88,26 +86,6 @@ def test_the_outlook_is_what_planning_finds(log: txn_source.Log, calls: ReadCall
     }  # fmt: skip
     with pytest.raises(InvalidArgumentError):
         calls.outlook(_options(log, endingOffsets="9:9"))
-
-
-@pytest.mark.parametrize("partitions", [2, 40])
-def test_the_outlook_asks_once_for_all_partitions(
-    log: txn_source.Log, calls: ReadCalls, monkeypatch: pytest.MonkeyPatch, partitions: int
-) -> None:
-    log.create_topic("c", partitions, SCHEMA)
-    for partition in range(partitions):
-        _send(log, "c", 1, partition=partition)
-    asked: list[str] = []
-    call = MetadataService.call
-
-    def noted(service: MetadataService, name: str, request: Message) -> Message:
-        asked.append(name)
-        return call(service, name, request)
-
-    monkeypatch.setattr(MetadataService, "call", noted)
-    assert calls.outlook({**_options(log), "topic": "c"})["rows"] == partitions
-    assert asked.count("ListLedgersOfRanges") == 1
-    assert len(asked) <= 4
 
 
 def test_counts_are_those_of_scans(log: txn_source.Log, calls: ReadCalls) -> None:

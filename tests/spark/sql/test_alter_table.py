@@ -40,18 +40,9 @@ def test_partitions_are_added(orders: Statements) -> None:
         ("SET TBLPROPERTIES ('nope' = '1')", "'nope' is not a policy."),
         ("UNSET TBLPROPERTIES ('partitions')", "A topic always has partitions."),
         *in_long_runs(
-            ("DROP COLUMN who", "A topic's columns can't be changed"),
-            ("RENAME COLUMN who TO whom", "A topic's columns can't be changed"),
-            ("ALTER COLUMN id COMMENT 'x'", "A topic's columns can't be changed"),
-            ("ALTER COLUMN id TYPE STRING", "can"),
             ("SET LOCATION '/x'", "A topic takes no LOCATION"),
-            ("UNSET TBLPROPERTIES ('nope')", "'nope' is not a policy."),
             ("SET TBLPROPERTIES ('comment' = 'x')", "A topic's comment stays as it was made."),
             ("SET TBLPROPERTIES ('inherited.retention_age' = '1h')", "show what others say"),
-            ("SET TBLPROPERTIES ('ledger_max_entries' = '5')", "'ledger_max_entries' is not a policy."),
-            ("ADD PARTITION (id = 1)", "does not support partition management"),
-            ("ADD CONSTRAINT c CHECK (id > 0)", "does not support table constraint"),
-            ("CLUSTER BY (id)", "A topic's columns can't be changed"),
         ),
     ],
 )

@@ -67,9 +67,8 @@ def test_names_with_dots_and_dashes_take_backticks(bank: Statements) -> None:
     assert [row[1] for row in bank.rows("SHOW TABLES IN {ns}")] == ["a.b-c"]
 
 
-@pytest.mark.parametrize("name", ["a b", *in_long_runs(("größe",), ("a/b",), ("persistent://x/y/z",))])
-def test_name_that_no_topic_can_have_is_told(bank: Statements, name: str) -> None:
-    for statement in (f"SELECT * FROM {{ns}}.`{name}`", f"CREATE TABLE {{ns}}.`{name}` (a INT)"):
+def test_name_that_no_topic_can_have_is_told(bank: Statements) -> None:
+    for statement in ("SELECT * FROM {ns}.`a b`", "CREATE TABLE {ns}.`a b` (a INT)"):
         assert "is not a topic name" in bank.refused(statement)
 
 

@@ -1,23 +1,15 @@
-"""Writes random histories of producers as a broker would, and reads them as a log of plain rules does."""
+"""Random histories of producers, written as a broker would, and a log of plain rules that says what is in them."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from itertools import pairwise
-from pathlib import Path
-
-import pyarrow.fs as fs
-import pytest
 
 from tests.foreign.kafka.batch_writer import CODECS, Record
 from tests.foreign.kafka.partition_writer import PartitionWriter
-from txn_source.foreign.foreign_log import PartitionName
-from txn_source.foreign.kafka.kafka_log import KafkaLog
 from txn_source.foreign.kafka.partition import KafkaPartition
-from txn_source.foreign.kafka.partition_folders import Folder
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import Position, PositionRange
+from txn_source.model.position import PositionRange
 
 Row = tuple[int, bytes | None, bytes | None, str | None]
 PLAIN = -1
@@ -30,11 +22,6 @@ class NaiveLog:
     rows: list[tuple[int, bytes | None, bytes | None, int]] = field(default_factory=list)
     firsts: dict[int, int] = field(default_factory=dict)
     markers: dict[int, tuple[int, bool]] = field(default_factory=dict)
-
-    def last_stable(self, mark: int) -> int:
-        """The first offset of the first transaction without a marker below the high watermark; else that."""
-        ended = {txn for txn, (at, _) in self.markers.items() if at < mark}
-        return min([first for txn, first in self.firsts.items() if txn not in ended and first < mark], default=mark)
 
     def visible(self, level: IsolationLevel, start: int, end: int, mark: int) -> list[Row]:
         """Return the rows of a range that a level sees, with how their transactions ended below the high watermark."""
@@ -92,46 +79,3 @@ def read(partition: KafkaPartition, level: IsolationLevel, of: PositionRange) ->
         for batch in partition.read(unit, level, decisions, columns)
         for row in batch.to_pylist()
     ]
-
-
-def check(seed: int, root: Path) -> None:
-    """Write a history, damage what isn't needed, and read some ranges of it at both levels."""
-    rng = random.Random(seed)
-    writer = PartitionWriter(root, segment_bytes=rng.choice([600, 4096, 1 << 20]))
-    naive = write_history(rng, writer, rng.choice([3, 40, 120]))
-    mark = rng.choice([writer.end, rng.randrange(writer.end + 1)])
-    writer.close(mark)
-    for path in sorted(root.rglob("*.*index")) + sorted(root.rglob("*.snapshot")):
-        if rng.random() < seed % 3 * 0.4:
-            path.unlink()
-    trust = rng.random() < 0.5
-    partition = KafkaLog([Folder(fs.LocalFileSystem(), str(root))], trust_indexes=trust).partition(
-        PartitionName("t", 0)
-    )
-    bounds = partition.bounds()
-    assert (bounds.log_end.key, bounds.high_watermark.key) == (writer.end, mark)
-    assert bounds.last_stable.key == naive.last_stable(mark)
-    for level in IsolationLevel:
-        end = bounds.upper(level).key
-        cuts = sorted({0, end, *(rng.randrange(end + 1) for _ in range(2))})
-        rows = []
-        for low, high in pairwise(cuts):
-            of = PositionRange(Position.from_key(low), Position.from_key(high))
-            found = read(partition, level, of)
-            assert found == naive.visible(level, low, high, mark), (seed, level, low, high)
-            rows += found
-        assert rows == naive.visible(level, 0, end, mark)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_random_history_reads_as_the_rules_say(seed: int, tmp_path: Path) -> None:
-    """Compare rows, statuses and bounds; two in three histories have lost indexes and snapshots."""
-    check(seed, tmp_path / "log")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("block", range(20))
-def test_many_random_histories_read_as_the_rules_say(block: int, tmp_path: Path) -> None:
-    """The same for two thousand histories."""
-    for seed in range(100 + block * 100, 200 + block * 100):
-        check(seed, tmp_path / str(seed))
