@@ -35,7 +35,7 @@ class Parcel:
        answered, since the service recognizes a repetition by its content;
     5. registered: ``receipt`` has the ids. A parcel with too few copies stays until it has them (``needs_copies``).
 
-    A written parcel may lie in its transaction, and in no outbox, while the commit that registers it has no answer.
+    While a commit in one call registers it, a written parcel is lent to its transaction, and in no outbox.
     """
 
     txn: Owner

@@ -76,7 +76,7 @@ class Pipeline:
         self._copies = copies
         self._losses = losses
         self._sequence = 0
-        self._lent: weakref.WeakKeyDictionary[Transaction, int] = weakref.WeakKeyDictionary()
+        self._lent: weakref.WeakKeyDictionary[Transaction, list[Parcel]] = weakref.WeakKeyDictionary()
         self.receipts = Receipts()
         """Of what was registered; whoever takes the ids puts an empty one in its place."""
         self._first: Upload | None = None
@@ -217,20 +217,21 @@ class Pipeline:
         self._outbox.discard(txn)
         for parcel in parcels:
             parcel.txn = None  # else the transaction would keep itself alive
-        self._lent[txn] = sum(parcel.messages for parcel in parcels)
-        return Handed(self.producer, parcels, any(map(self._lacks, parcels)))
+        self._lent[txn] = parcels
+        entries = [entry for parcel in parcels for entry in parcel.entries or ()]
+        return Handed(self.producer, entries, any(map(self._lacks, parcels)))
 
-    def take_back(self, txn: Transaction, handed: Handed, appended: Appended | None) -> None:
+    def take_back(self, txn: Transaction, appended: Appended | None) -> None:
         """Take parcels that were handed over: they are registered, or wait again (None)."""
-        self._lent.pop(txn, None)
-        for parcel in handed.parcels:
+        parcels = self._lent.pop(txn)
+        for parcel in parcels:
             parcel.txn = txn
         if appended is None:
-            self._outbox.queue.extendleft(reversed(handed.parcels))
+            self._outbox.queue.extendleft(reversed(parcels))
             return
         self._outbox.learn(appended.partitions)
         positions = iter(appended.positions)
-        for parcel in handed.parcels:
+        for parcel in parcels:
             self._note_positions(parcel, [next(positions) for _ in parcel.entries or ()])
             if appended.needs_copies:
                 self._outbox.queue.append(parcel)
@@ -250,7 +251,7 @@ class Pipeline:
     @property
     def lent(self) -> int:
         """How many messages lie in transactions whose commit had no answer."""
-        return sum(self._lent.values())
+        return sum(parcel.messages for parcels in list(self._lent.values()) for parcel in parcels)
 
     # Registering
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from txn_source.client.consuming.messages import Message, MessageBatch, Receiver, rows_of
 from txn_source.metadata.stub.metadata_stub import MetadataStub
@@ -31,25 +31,17 @@ from txn_source.model.errors import (
 from txn_source.model.transaction import TxnId, check_timeout
 from txn_source.process.rim import Rim, changing
 
-if TYPE_CHECKING:
-    from txn_source.client.writing.parcel import Parcel
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Handed:
-    """Written parcels of a transaction that its producer has handed over: nothing else registers them.
+    """Written entries of a transaction that a producer has handed over: nothing else registers them.
 
     ``lacks``: they have too few copies to be acknowledged.
     """
 
     producer: OpenedProducer
-    parcels: list[Parcel]
+    entries: list[NewEntry]
     lacks: bool
-
-    @property
-    def entries(self) -> list[NewEntry]:
-        """What is to be registered."""
-        return [entry for parcel in self.parcels for entry in parcel.entries or ()]
 
 
 class Sender(Protocol):
@@ -66,7 +58,7 @@ class Sender(Protocol):
     def hand_over(self, txn: Transaction) -> Handed | None:
         """Register everything else, and hand over what waits of a transaction, written and safe; None: nothing."""
 
-    def take_back(self, txn: Transaction, handed: Handed, appended: Appended | None) -> None:
+    def take_back(self, txn: Transaction, appended: Appended | None) -> None:
         """Take what was handed over: it is registered, or waits again (None)."""
 
     def discard(self, txn: Transaction) -> None:
@@ -268,8 +260,8 @@ class Transaction:
             return self._id is None and (self._asked or fits) and self._begin_and_commit()
 
     def _give_parcels_back(self) -> None:
-        for sender, handed in self._handed.items():
-            sender.take_back(self, handed, None)
+        for sender in self._handed:
+            sender.take_back(self, None)
         self._handed = {}
 
     def _begin_and_commit(self) -> bool:
@@ -295,8 +287,8 @@ class Transaction:
         appends = [(each.producer, each.entries) for each in handed.values()]
         txn, appended = self._stub.write_transaction(_ms(self.timeout), appends, acks)
         self._begun(txn)  # first: from here on what waits can be registered once more, by its id
-        for (sender, each), of_sender in zip(list(handed.items()), appended, strict=True):
-            sender.take_back(self, each, of_sender)
+        for sender, of_sender in zip(list(handed), appended, strict=True):
+            sender.take_back(self, of_sender)
             self._handed.pop(sender)
         if any(of_sender.needs_copies for of_sender in appended):
             raise UnavailableError(
