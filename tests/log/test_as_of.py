@@ -67,9 +67,10 @@ def test_time_of_which_nothing_is_left_is_refused(clocked_log: Log, clock: Manua
     second = log.stats("t").partitions[0].ledgers[1].ledger_id
     log.trim("t", before={"t": {0: f"{second}:0"}})
     clock.advance(60)
-    for time in (times[0] - timedelta(seconds=90), times[0]):
-        with pytest.raises(OutOfRangeError, match=rf"had at .* was trimmed: it begins with ledger {second}, of"):
-            log.scan("t", as_of=time)
+    with pytest.raises(OutOfRangeError, match=rf"had at .* was trimmed: it begins with ledger {second}, of"):
+        log.scan("t", as_of=times[0])
+    with pytest.raises(OutOfRangeError, match="is before topic 't' was made"):
+        log.scan("t", as_of=times[0] - timedelta(seconds=90))
     assert sorted(values(log, "t", as_of=times[1])) == [b"0", b"1", b"1"]
     log.trim("t", keep_bytes=0)
     clock.advance(60)

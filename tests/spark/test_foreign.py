@@ -147,6 +147,8 @@ def test_what_cannot_be_is_refused(cases: Path) -> None:
     path = path_of(cases / "txn")
     for options, told in (
         ({}, "needs one of the options"),
+        ({"topic": "txn", "limit": "5"}, "There is no option 'limit'"),
+        ({"topic": "txn", "versionAsOf": "1"}, "There is no option 'versionasof'"),
         ({"topic": "nope"}, "There is no topic 'nope'"),
         ({"topic": "txn", "subscription": "s"}, "'subscription' is for logs of txnlog's own"),
         ({"topic": "txn", "isolationLevl": "read_committed"}, "Did you mean 'isolationLevel'"),

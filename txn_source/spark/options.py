@@ -6,10 +6,8 @@ adds: a query that takes no notice of an option would do something else than it 
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -22,12 +20,20 @@ from txn_source.client.target import Target
 from txn_source.metadata.stub.credentials import OPTIONS
 from txn_source.model.batch_shares import DEFAULT_DELAY_S
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.given_options import (
+    CATALOG_DEFAULTS,
+    GivenOptions,
+    natural,
+    offsets_or_time,
+    positive,
+    selecting,
+    size,
+)
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.spark_commit import AppVersion
 from txn_source.model.topic_name import TopicName
-from txn_source.model.units import parse_size
 from txn_source.model.values import dataclass
 from txn_source.spark.foreign_options import foreign_option
 from txn_source.storage.log_tables import check_table
@@ -76,9 +82,6 @@ _TABLE = ("insertable",)
 _STREAM_READ = tuple(name for name in (*_BATCH_READ, *_STREAM_ONLY) if name not in _BATCH_ONLY)
 NATIVE_READS = "nativeTieredReads"
 """Of catalogs and of ``txn_source.spark.read``."""
-CATALOG_DEFAULTS = "catalogdefaults"
-"""Names of options, with commas between them, that a catalog gives to all queries: where one means nothing it is left
-out. It comes with each query through a catalog."""
 BATCH_READ, STREAM_READ, WRITE = (
     {name.lower(): name for name in names} for names in (_BATCH_READ, _STREAM_READ, _WRITE)
 )
@@ -90,10 +93,6 @@ _LEAVE_OUT = {
     "streaming queries only": "Leave it out, or use spark.readStream.",
     "batch writes only: a stream's write is exactly once by itself": "Leave it out.",
 }
-_PASSED_ON = ("table-of-topic", NATIVE_READS.lower())
-"""Options that our tables and our catalog hand over with others; they change nothing here."""
-_OBEYED_BY_SPARK = ("timestampasof", "versionasof")
-"""Where a query goes through a catalog."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)", re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _VERSION_MAX = (1 << 63) - 1
@@ -158,7 +157,7 @@ class BatchReadOptions:
         if as_of is not None:
             check_as_of(request.isolation_level, end != Offsets(LATEST))
             request = replace(request, as_of_us=as_of)
-        request = replace(request, filters=given.filters(), limit=given.optional("__limit", _natural))
+        request = replace(request, filters=given.filters(), limit=given.optional("__limit", natural))
         request = replace(request, ranges=given.optional("__ranges", parse_ranges))
         request = replace(request, began=given.optional("__cutStart", lambda text: Offsets.parse(text, EARLIEST)))
         given.metadata_columns()
@@ -284,57 +283,11 @@ def check_catalog_options(options: Mapping[str, str]) -> None:
     given.flag(NATIVE_READS, default=True)
 
 
-class _Given:
-    """The options as Spark hands them over: text by name, in any case."""
+class _Given(GivenOptions):
+    """The options of a query of a log of our own."""
 
-    def __init__(self, options: Mapping[str, str], properties: Collection[str] = ()) -> None:
-        self._passed_on = {*_PASSED_ON, *properties}
-        self._options = {name.lower(): (name, value) for name, value in options.items()}
-        _, defaults = self._options.pop(CATALOG_DEFAULTS, ("", None))
-        self._defaults = set((defaults or "").split(","))
-        if defaults is not None:
-            self._defaults |= set(_OBEYED_BY_SPARK)
-
-    def check(self, allowed: Sequence[str], elsewhere: Mapping[str, Sequence[str]]) -> None:
-        """Refuse options that are for something else, and unknown ones.
-
-        Spark hands names over in lower case; they are told as they are documented.
-        """
-        known = {name.lower(): name for name in allowed}
-        if "paths" in self._options:
-            raise InvalidArgumentError("The query has several paths.", "Load one log, and union the frames.")
-        others = {name.lower(): (name, what) for what, names in elsewhere.items() for name in names}
-        self._options = {n: o for n, o in self._options.items() if n in known or n not in self._defaults}
-        for lower, (name, _) in self._options.items():
-            if lower in known:
-                continue
-            if lower in others:
-                proper, what = others[lower]
-                raise InvalidArgumentError(
-                    f"The option {proper!r} is for {what}.", _LEAVE_OUT.get(what, "Leave it out.")
-                )
-            foreign = foreign_option(name)
-            if foreign is not None:
-                raise InvalidArgumentError(f"There is no option {foreign[0]!r} here.", foreign[1])
-            shown = [name for name in known if not name.startswith("__")]
-            near = difflib.get_close_matches(lower, shown, n=1, cutoff=0.75)
-            if near:
-                raise InvalidArgumentError(f"There is no option {name!r}.", f"Did you mean {known[near[0]]!r}?")
-            if lower not in self._passed_on:
-                raise InvalidArgumentError(f"There is no option {name!r}.", "Leave it out.")
-
-    def get(self, name: str) -> str | None:
-        found = self._options.get(name.lower())
-        return None if found is None else found[1]
-
-    def optional(self, name: str, parse: Callable[[str], T]) -> T | None:
-        value = self.get(name)
-        if value is None:
-            return None
-        try:
-            return parse(value)
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"Option {name!r}: {error.fact}", error.remedy) from None
+    def check(self, allowed: Collection[str], elsewhere: Mapping[str, Collection[str]]) -> None:  # type: ignore[override]
+        super().check(allowed, elsewhere, foreign_option, _LEAVE_OUT)
 
     def metadata_columns(self) -> str:
         """Return the choice of metadata columns, checked here too: ``.schema`` makes it idle, but never right."""
@@ -350,8 +303,8 @@ class _Given:
             end=Offsets(LATEST) if end is None else end,
             consistent_cut=self.flag("consistentCut", default=True),
             fail_on_data_loss=self.flag("failOnDataLoss", default=True),
-            min_partitions=self.optional("minPartitions", _positive),
-            max_partition_bytes=self.optional("maxPartitionBytes", _size) or MAX_PARTITION_BYTES,
+            min_partitions=self.optional("minPartitions", positive),
+            max_partition_bytes=self.optional("maxPartitionBytes", size) or MAX_PARTITION_BYTES,
             read_priority=self.optional("dataReadPriority", ReadPriority.parse),
         )
 
@@ -366,9 +319,9 @@ class _Given:
     def limits(self) -> StreamLimits:
         """Return a stream's limits."""
         limits = StreamLimits(
-            self.optional("maxMessagesPerTrigger", _positive),
-            self.optional("maxBytesPerTrigger", _size),
-            self.optional("minMessagesPerTrigger", _positive),
+            self.optional("maxMessagesPerTrigger", positive),
+            self.optional("maxBytesPerTrigger", size),
+            self.optional("minMessagesPerTrigger", positive),
             self.optional("maxTriggerDelay", _duration) or DEFAULT_DELAY_S,
         )
         least, most = limits.min_messages, limits.max_messages
@@ -408,10 +361,6 @@ class _Given:
             )
         return None if app_id is None or version is None else AppVersion(app_id, version)
 
-    def flag(self, name: str, *, default: bool) -> bool:
-        value = self.optional(name, _boolean)
-        return default if value is None else value
-
     def target(self) -> Target:
         path, endpoint = self.get("path"), self.get("endpoint")
         if (path is None) == (endpoint is None):
@@ -425,27 +374,13 @@ class _Given:
         return Target.of(path, endpoint, credentials={name: self.get(option) for name, option in OPTIONS.items()})
 
     def topics(self) -> tuple[tuple[str, ...] | None, str | None]:
-        given = [name for name in ("topic", "topics", "topicsPattern") if self.get(name) is not None]
-        if len(given) != 1:
-            which = f"{' and '.join(repr(g) for g in given)} at once" if given else "none of them"
-            raise InvalidArgumentError(
-                f"The query needs one of the options 'topic', 'topics' and 'topicsPattern', and has {which}.",
-                'Give one, such as .option("topic", "orders").',
-            )
-        value = self.get(given[0]) or ""
-        if given == ["topicsPattern"]:
-            return None, value
-        names = [value] if given == ["topic"] else [part.strip() for part in value.split(",") if part.strip()]
-        if not names or not names[0]:
-            raise InvalidArgumentError(f"The option {given[0]!r} is empty.", "Name a topic.")
-        return tuple(names), None
+        name, values = selecting(self.values)
+        return (None, values[0]) if name == "topicsPattern" else (values, None)
 
     def side(self, which: str, default: str) -> Offsets:
         """Return where the read starts (``starting``) or ends (``ending``)."""
         offsets, time = f"{which}Offsets", f"{which}Timestamp"
-        if self.get(offsets) is not None and self.get(time) is not None:
-            raise InvalidArgumentError(f"The query has both {offsets!r} and {time!r}.", "Give one of them.")
-        if self.get(time) is not None:
+        if (given := offsets_or_time(self.values, which)) is not None and given[0] == time:
             return self.optional(time, lambda text: Offsets.at_time(text, default)) or Offsets(default)
         parsed = self.optional(offsets, lambda text: Offsets.parse(text, default)) or Offsets(default)
         nothing = (EARLIEST, LATEST) if which == "starting" else (LATEST, EARLIEST)
@@ -455,12 +390,6 @@ class _Given:
                 f"Use {default!r}, positions, or {time!r}.",
             )
         return parsed
-
-
-def _boolean(text: str) -> bool:
-    if text.strip().lower() in ("true", "false"):
-        return text.strip().lower() == "true"
-    raise InvalidArgumentError(f"{text!r} is neither true nor false.", "Use one of them.")
 
 
 def _duration(text: str) -> float:
@@ -474,23 +403,3 @@ def _version(text: str) -> int:
     if text.strip().isascii() and text.strip().isdigit() and int(text) <= _VERSION_MAX:
         return int(text)
     raise InvalidArgumentError(f"{text!r} is not a version.", "Use a number from 0, such as the id of the batch.")
-
-
-def _natural(text: str) -> int:
-    if text.strip().isascii() and text.strip().isdigit():
-        return int(text)
-    raise InvalidArgumentError(f"{text!r} is not a number from 0.", "Use one, such as 10.")
-
-
-def _positive(text: str) -> int:
-    if text.strip().isdigit() and int(text) > 0:
-        return int(text)
-    raise InvalidArgumentError(f"{text!r} is not a number above 0.", "Use one, such as 8.")
-
-
-def _size(text: str) -> int:
-    with suppress(InvalidArgumentError):
-        size = parse_size(text)
-        if size > 0:
-            return size
-    raise InvalidArgumentError(f"{text!r} is not a size.", "Use bytes, or a number with k, m or g, such as 128m.")

@@ -49,7 +49,7 @@ class TxnLogDataSource(DataSource):
         if names_foreign(given):
             from txn_source.spark.foreign.batch import foreign_schema
 
-            columns = foreign_schema(given)
+            columns = foreign_schema(given, table_properties(self.options) if for_table else ())
             return keep_options(columns, self.options, insertable=False) if for_table else columns
         from txn_source.client.reading.columns import read_schema
         from txn_source.client.reading.source import resolve
@@ -75,9 +75,10 @@ class TxnLogDataSource(DataSource):
         kept = kept_options(schema)
         foreign = options_of(self.options, kept, kept)
         if names_foreign(foreign):
+            from txn_source.spark.foreign.batch import names_of_reads
             from txn_source.spark.foreign.stream import ForeignStreamReader
 
-            return ForeignStreamReader(foreign, schema)
+            return ForeignStreamReader(options_of(self.options, kept, names_of_reads(foreign)), schema)
         from txn_source.spark.stream import StreamReader
 
         return StreamReader(self.options, schema)
@@ -106,9 +107,9 @@ class TxnLogDataSource(DataSource):
         kept = kept_options(schema)
         options = options_of(self.options, kept, kept)
         if names_foreign(options):
-            from txn_source.spark.foreign.batch import ForeignBatchReader
+            from txn_source.spark.foreign.batch import ForeignBatchReader, names_of_reads
 
-            return ForeignBatchReader(options, schema)
+            return ForeignBatchReader(options_of(self.options, kept, names_of_reads(options)), schema)
         from txn_source.spark.batch import BatchReader
         from txn_source.spark.options import BATCH_READ, BatchReadOptions, MetadataTableOptions
 

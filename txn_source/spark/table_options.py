@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pyspark.sql.types import StructField, StructType
 
@@ -148,7 +148,7 @@ def _parsed(field: StructField) -> dict[str, str]:
     return options
 
 
-def options_of(options: Mapping[str, str], kept: Mapping[str, str], applicable: Mapping[str, str]) -> dict[str, str]:
+def options_of(options: Mapping[str, str], kept: Mapping[str, str], applicable: Collection[str]) -> dict[str, str]:
     """Return the options of a query: what was given, and the table's own where it doesn't say which log and topic.
 
     Args:

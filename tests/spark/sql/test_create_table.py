@@ -90,6 +90,7 @@ def test_table_is_made_in_a_new_namespace(bank: Statements) -> None:
         ("", "The table has no columns. Name one at least; key BINARY, value BINARY make a raw topic."),
         ("(__partition INT)", "Column '__partition' has a reserved name."),
         ("(a VARCHAR(5))", "Column 'a' is varchar(5)"),
+        ("AS SELECT 1 AS a, NULL AS b", "Column 'b' is VOID: it is NULL in each row, which says no type. Give it one"),
         ("(a INT) USING orc", "The table is to be made USING orc, and the catalog makes topics."),
         ("(a INT) USING txnlog OPTIONS (topic 'x')", "A topic has no OPTIONS (topic)."),
         ("(a INT) PARTITIONED BY (a)", "A topic isn't partitioned by columns. Leave out PARTITIONED BY"),

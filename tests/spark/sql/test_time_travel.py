@@ -52,7 +52,7 @@ def test_two_times_of_one_table_are_two_reads(history: tuple[Statements, str, st
     [
         (
             "TIMESTAMP AS OF '2020-01-01'",
-            "[TXNLOG_OUT_OF_RANGE] TIMESTAMP AS OF 2019-12-31T18:30:00+00:00 is before topic",
+            "[TXNLOG_OUT_OF_RANGE] The time 2019-12-31T18:30:00+00:00 is before topic",
         ),
         ("VERSION AS OF '999999:0'", "[TXNLOG_OUT_OF_RANGE] Position 999999:0 lies outside"),
         ("VERSION AS OF 'x'", "[TXNLOG_INVALID_ARGUMENT] Option 'endingOffsets': 'x' is not a position."),

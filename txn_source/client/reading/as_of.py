@@ -13,11 +13,23 @@ import numpy as np
 
 from txn_source.client.reading.footers import TieredPlanning
 from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.errors import OutOfRangeError
 from txn_source.model.kinds import ALL_DECISIONS
+from txn_source.model.moments import shown_time
 from txn_source.model.position import Position, PositionRange
-from txn_source.model.topic import PartitionView
+from txn_source.model.topic import PartitionView, Topic
 from txn_source.model.transaction import MAX_TIMEOUT_MS
 from txn_source.storage.arrays import numbers_in
+
+
+def check_made(topic: Topic, time_us: int) -> None:
+    """Raise OUT_OF_RANGE if a topic was made after a time (microseconds, UTC)."""
+    if time_us < topic.created_at_ms * 1000:
+        raise OutOfRangeError(
+            f"The time {shown_time(time_us)} is before topic {topic.name.short!r} was made,"
+            f" {shown_time(topic.created_at_ms * 1000)}.",
+            "Use a later time.",
+        )
 
 
 def bounds_as_of(

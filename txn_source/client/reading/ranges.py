@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from txn_source.client.access import Access
 from txn_source.client.places import Cut, Offsets
-from txn_source.client.reading.as_of import bounds_as_of
+from txn_source.client.reading.as_of import bounds_as_of, check_made
 from txn_source.client.reading.footers import TieredPlanning
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import ReadPartition, Source, resolve
@@ -44,6 +44,8 @@ def ranges_of(access: Access, source: Source, request: ReadRequest) -> list[Posi
     if request.as_of_us is None:
         ends = _side(stub, objects, source, request.end, request)
     else:
+        for topic in source.named:
+            check_made(topic, request.as_of_us)
         ends = bounds_as_of(stub, objects, [p.view for p in source.partitions], request.as_of_us)
         if request.fail_on_data_loss:
             _check_kept(stub, source, ends, request.as_of_us)

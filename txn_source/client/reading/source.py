@@ -15,7 +15,7 @@ from txn_source.model.errors import (
     TopicNotFoundError,
     UnavailableError,
 )
-from txn_source.model.topic import PartitionView, TopicView, View
+from txn_source.model.topic import PartitionView, Topic, TopicView, View
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
 from txn_source.storage.schema import deserialize_schema
@@ -43,6 +43,8 @@ class Source:
     partitions: tuple[ReadPartition, ...]
     payload: pa.Schema
     decisions: int
+    named: tuple[Topic, ...] = ()
+    """The topics, if each was named: those that only match a pattern may be younger than the time of a read."""
 
 
 def resolve(
@@ -68,7 +70,8 @@ def resolve(
     partitions = []
     for topic, only in zip(view.topics, picked.values(), strict=True):
         partitions += [ReadPartition(topic.topic.name, p) for p in topic.partitions if only in (None, p.index)]
-    return Source(tuple(partitions), _common_schema(view, columns), view.decisions)
+    named = () if pattern is not None else tuple(topic.topic for topic in view.topics)
+    return Source(tuple(partitions), _common_schema(view, columns), view.decisions, named)
 
 
 def look_again(stub: MetadataStub, source: Source) -> Source | None:
@@ -78,7 +81,7 @@ def look_again(stub: MetadataStub, source: Source) -> Source | None:
     if any(p.view.partition_id not in now for p in source.partitions):
         return None
     partitions = tuple(ReadPartition(p.topic, now[p.view.partition_id]) for p in source.partitions)
-    return Source(partitions, source.payload, view.decisions)
+    return Source(partitions, source.payload, view.decisions, source.named)
 
 
 def _named(stub: MetadataStub, topics: Sequence[str]) -> dict[TopicName, int | None]:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from txn_source.foreign.foreign_log import PartitionName
-from txn_source.foreign.reading.given import milliseconds, named, selection_of
+from txn_source.foreign.reading.given import milliseconds, selection_of
 from txn_source.foreign.reading.request import Selection, Side
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.given_options import named
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST
 
@@ -40,6 +41,7 @@ READ_OPTIONS = (
     _LEVEL,
     "maxOffsetsPerTrigger",  # in batch queries it means nothing
     "minOffsetsPerTrigger",
+    "kafka.",  # of the client's configuration only the isolation level means something
     *_CONNECTION,
 )
 BATCH_OPTIONS = ("endingOffsetsByTimestamp",)

@@ -6,53 +6,35 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.reading.request import ForeignCut, Point, Selection, Side
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.given_options import named, offsets_or_time, selecting
 from txn_source.model.moments import micros, time_us
 from txn_source.model.position import EARLIEST, LATEST, Position
 
-T = TypeVar("T")
 _INDEX = re.compile("-1|[0-9]{1,10}")
 
 
 def selection_of(options: Mapping[str, str]) -> Selection:
     """Return what ``topic``, ``topics`` or ``topicsPattern`` name; exactly one must be given."""
-    given = [name for name in ("topic", "topics", "topicsPattern") if name.lower() in options]
-    if len(given) != 1:
-        which = f"{' and '.join(map(repr, given))} at once" if given else "none of them"
-        raise InvalidArgumentError(
-            f"The query needs one of the options 'topic', 'topics' and 'topicsPattern', and has {which}.",
-            'Give one, such as .option("topic", "orders").',
-        )
-    value = options[given[0].lower()]
-    names = [part.strip() for part in value.split(",") if part.strip()] if given == ["topics"] else [value.strip()]
-    if not names or not names[0]:
-        raise InvalidArgumentError(f"The option {given[0]!r} is empty.", "Name a topic.")
-    if given == ["topicsPattern"]:
-        return Selection(pattern=value)
-    return Selection(tuple(names), several=given == ["topics"])
+    name, values = selecting(options)
+    if name == "topicsPattern":
+        return Selection(pattern=values[0])
+    return Selection(tuple(value.strip() for value in values), several=name == "topics")
 
 
 def side_of(options: Mapping[str, str], which: str, default: str, parse: Callable[[Any, str], Side]) -> Side:
     """Return what ``startingOffsets`` or ``startingTimestamp`` say, or those of ``ending``."""
-    offsets, time = f"{which}Offsets", f"{which}Timestamp"
-    if offsets.lower() in options and time.lower() in options:
-        raise InvalidArgumentError(f"The query has both {offsets!r} and {time!r}.", "Give one of them.")
-    if time.lower() in options:
-        return Side(default, time=named(time, lambda: milliseconds(options[time.lower()])))
-    text = options.get(offsets.lower())
-    return Side(default) if text is None else named(offsets, lambda: parse(text, default))
-
-
-def named(name: str, parse: Callable[[], T]) -> T:
-    """Return what parsing an option gives; an error names the option."""
-    try:
-        return parse()
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"Option {name!r}: {error.fact}", error.remedy) from None
+    given = offsets_or_time(options, which)
+    if given is None:
+        return Side(default)
+    name, text = given
+    if name.endswith("Timestamp"):
+        return Side(default, time=named(name, lambda: milliseconds(text)))
+    return named(name, lambda: parse(text, default))
 
 
 def milliseconds(text: str) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from txn_source.foreign.reading.options import optional, positive, size
 from txn_source.foreign.streaming.limits import ForeignLimits
 from txn_source.model.batch_shares import DEFAULT_DELAY_S
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.given_options import GivenOptions, positive, size
 from txn_source.model.units import parse_duration
 
 
@@ -17,13 +17,14 @@ def limits_of(given: Mapping[str, str]) -> ForeignLimits:
     Raises:
         InvalidArgumentError: one that can't be, or they contradict each other.
     """
+    meant = GivenOptions(given)
     limits = ForeignLimits(
-        optional(given, "maxOffsetsPerTrigger", positive),
-        optional(given, "maxMessagesPerTrigger", positive),
-        optional(given, "maxBytesPerTrigger", size),
-        optional(given, "minOffsetsPerTrigger", positive),
-        optional(given, "minMessagesPerTrigger", positive),
-        optional(given, "maxTriggerDelay", _delay) or DEFAULT_DELAY_S,
+        meant.optional("maxOffsetsPerTrigger", positive),
+        meant.optional("maxMessagesPerTrigger", positive),
+        meant.optional("maxBytesPerTrigger", size),
+        meant.optional("minOffsetsPerTrigger", positive),
+        meant.optional("minMessagesPerTrigger", positive),
+        meant.optional("maxTriggerDelay", _delay) or DEFAULT_DELAY_S,
     )
     for what, least, most in (
         ("Offsets", limits.min_offsets, limits.max_offsets),

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from txn_source.client.log import Log
 from txn_source.client.places import Offsets
+from txn_source.client.reading.as_of import check_made
 from txn_source.client.reading.columns import columns_beside
 from txn_source.model.errors import InvalidArgumentError, OutOfRangeError, TopicNotFoundError
 from txn_source.model.moments import LAST_US, shown_time
@@ -168,12 +169,7 @@ class CatalogCalls:
             raise InvalidArgumentError("TIMESTAMP AS OF is after the year 9999.", "Use an earlier time.")
         with suppress(TopicNotFoundError):
             [view] = self._log.access.metadata.get_view([topic]).topics
-            if micros < view.topic.created_at_ms * 1000:
-                raise OutOfRangeError(
-                    f"TIMESTAMP AS OF {shown_time(micros)} is before topic {topic.short!r} was made,"
-                    f" {shown_time(view.topic.created_at_ms * 1000)}.",
-                    "Use a later time.",
-                )
+            check_made(view.topic, micros)
         return shown_time(micros)
 
     def create(self, namespace: Sequence[str], name: str, schema: str, properties: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import CharType, StructField, StructType, VarcharType
+from pyspark.sql.types import CharType, NullType, StructField, StructType, VarcharType
 
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.ledger_limits import LedgerLimits
@@ -48,6 +48,11 @@ def topic_columns(schema: Mapping[str, Any], comment: str | None) -> pa.Schema |
 
 def _column(field: StructField) -> pa.Field:
     shown = field.dataType.simpleString()
+    if isinstance(field.dataType, NullType):
+        raise InvalidArgumentError(
+            f"Column {field.name!r} is VOID: it is NULL in each row, which says no type.",
+            f"Give it one, such as CAST(NULL AS STRING) AS {field.name}.",
+        )
     length = (field.metadata or {}).get(_TEXT_LENGTH)
     try:
         [column] = to_arrow_schema(StructType([field]), timezone="UTC")

@@ -61,7 +61,7 @@ class ForeignCatalogCalls:
                 raise InvalidArgumentError(
                     f"The option {name!r} is for queries: the tables of a catalog are topics.", "Leave it out."
                 )
-        known = checked(self._rules, given, SCHEMA)
+        known = checked(self._rules, given, SCHEMA).values
         told = {name: known[name.lower()] for name in self._rules.open_options if name.lower() in known}
         self._target = self._target.with_options(told)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from txn_source.foreign.reading.options import BATCH, SCHEMA, ForeignOptions
+from txn_source.foreign.reading.options import BATCH, SCHEMA, ForeignOptions, names_of
 from txn_source.foreign.reading.plan import Piece, plan
 from txn_source.foreign.reading.request import ForeignRequest
 from txn_source.foreign.reading.source import topics_read
@@ -60,10 +60,16 @@ def projected(wanted: StructType, every: pa.Schema, target: ForeignTarget) -> tu
     return projection, pa.schema([every.field(name) for name in projection.names])
 
 
-def foreign_schema(options: Mapping[str, str]) -> StructType:
-    """Return the columns of a read, batch or stream."""
-    given = ForeignOptions.parse(options, SCHEMA)
+def foreign_schema(options: Mapping[str, str], properties: Collection[str] = ()) -> StructType:
+    """Return the columns of a read, batch or stream; ``properties`` may be those of a table."""
+    given = ForeignOptions.parse(options, SCHEMA, properties)
     return to_spark(schema_of(given.target, given.target.open(), given.selection, None, given))
+
+
+def names_of_reads(options: Mapping[str, str]) -> set[str]:
+    """Return the lower-case names of all options of reads of the log that options name."""
+    [path] = (value for name, value in options.items() if name.lower() == "path")
+    return names_of(ForeignTarget.parse(path).rules)
 
 
 def read_foreign_task(partition: InputPartition) -> Iterator[pa.RecordBatch]:
