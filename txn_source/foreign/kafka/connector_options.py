@@ -41,9 +41,10 @@ READ_OPTIONS = (
     _LEVEL,
     "maxOffsetsPerTrigger",  # in batch queries it means nothing
     "minOffsetsPerTrigger",
-    "kafka.",  # of the client's configuration only the isolation level means something
     *_CONNECTION,
 )
+CLIENTS = "kafka."
+"""What the names of the client's configuration begin with; only the isolation level means something here."""
 BATCH_OPTIONS = ("endingOffsetsByTimestamp",)
 _TIMES_HINT = 'Write {"orders": {"0": 1750000000000}}, milliseconds since 1970 for each partition.'
 _COMPLETE = "$complete"
@@ -73,7 +74,7 @@ def renamed(options: Mapping[str, str]) -> dict[str, str]:
         if connectors in found:
             found[ours] = found.pop(connectors)
             found[_COMPLETE] = "true"
-    about_connection = [name for name in found if name.startswith("kafka.") or name in _IGNORED]
+    about_connection = [name for name in found if name.startswith(CLIENTS) or name in _IGNORED]
     for name in about_connection:
         del found[name]
     fresh = sorted(set(about_connection) - _ignored)

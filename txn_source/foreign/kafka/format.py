@@ -42,7 +42,7 @@ class KafkaFormat:
 
     name = "kafka"
     open_options: tuple[str, ...] = (_TRUST,)
-    read_options: tuple[str, ...] = connector_options.READ_OPTIONS
+    read_options: tuple[str, ...] = (*connector_options.READ_OPTIONS, connector_options.CLIENTS)
     stream_options: tuple[str, ...] = ()
     batch_options: tuple[str, ...] = connector_options.BATCH_OPTIONS
     constants: Mapping[str, str] = {"topic": "topic", "partition": "partition"}
