@@ -191,6 +191,17 @@ def test_refusal_is_told_and_ends_it(made: Made, when: str, error: Any) -> None:
     assert (len(made.conversations), made.thread.asked) == (tried, asked)
 
 
+def test_answer_that_comes_too_late_does_not_count(made: Made) -> None:
+    """Have the service answer when nobody waits for it any more: the next conversation counts, and is made."""
+    made.conversations[0].say(GONE)
+    made.transport.answers = [GONE]
+    made.keep()
+    made.conversations[1].say(ANSWER)
+    assert (made.link.current, made.subscriber.told) == (None, [])
+    made.keep()
+    assert made.link.current is made.conversations[2]
+
+
 @pytest.mark.parametrize("how", ["closed", "over"])
 def test_nothing_is_connected_after_the_end(made: Made, how: str) -> None:
     """Close the link, or have the subscriber end, before a connection and while one is made: it is closed again."""

@@ -74,6 +74,7 @@ class Link:
         self._first_pause_s = first_pause_s
         self.current: Conversation | None = None
         """None while there is no connection."""
+        self._opening: Conversation | None = None
         self._left: list[Conversation] = []
         self._pause_s = 0.0
         self._closed = False
@@ -98,10 +99,12 @@ class Link:
         """
         request = subscriber.request()
         conversation = Conversation(self._transport, partial(self._heard, weakref.ref(subscriber), request))
+        self._opening = conversation
         try:
             conversation.open(request)
         except BaseException:
-            with self._lock:
+            with self._lock:  # an answer that comes later counts no more
+                self._opening = None
                 self.current = None if self.current is conversation else self.current
             conversation.close()
             raise
@@ -167,9 +170,9 @@ class Link:
         with self._lock:
             over = self._closed or subscriber.is_over()
             if isinstance(said, Subscribed):
-                if not over:
+                if not over and conversation is self._opening:
                     subscriber.adopt(conversation, request, said)
-                    self.current, self._pause_s = conversation, 0.0
+                    self.current, self._opening, self._pause_s = conversation, None, 0.0
                 return
             if conversation is not self.current or (over and isinstance(said, TxnLogError)):
                 return

@@ -211,6 +211,7 @@ class Pipeline:
         parcels = self._outbox.of(txn)
         if not parcels:
             return None
+        assert all(parcel.entries is not None for parcel in parcels)  # else a commit would have less than all
         for parcel in parcels:
             if self._lacks(parcel) and parcel.upload is not None:
                 parcel.entries = placed(parcel.entries or (), parcel.upload.complete())
