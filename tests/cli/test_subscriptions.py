@@ -258,7 +258,7 @@ def test_delete_asks_and_spares_one_in_use(txnlog: Any, orders: txn_source.Log) 
         (
             ("seek", "orders", "booking", "--to", '{"x": {}}'),
             2,
-            "[TXNLOG_INVALID_ARGUMENT] {'x': {}} doesn't name topic",
+            "[TXNLOG_INVALID_ARGUMENT] '{\"x\": {}}' doesn't name topic",
         ),
         (("seek", "orders", "booking", "--to", "9:9:9"), 2, "[TXNLOG_INVALID_ARGUMENT] No partition of topic 'orders'"),
         (("set-isolation-level", "orders", "booking", "x"), 2, "[TXNLOG_INVALID_ARGUMENT] 'x' is not an isolation"),

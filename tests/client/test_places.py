@@ -67,15 +67,19 @@ def test_json_means_what_the_mapping_does() -> None:
 
 HINT = 'Use earliest, latest, a position such as "12:40", or JSON such as {"orders": {"0": "12:40"}}.'
 BAD: dict[str, tuple[Any, str, str]] = {
-    "number": (5, "5 are not offsets.", HINT),
-    "day": (date(2026, 1, 31), "datetime.date(2026, 1, 31) are not offsets.", HINT),
-    "list": (["12:40"], "['12:40'] are not offsets.", HINT),
+    "number": (5, "5 is no place in a topic.", HINT),
+    "day": (date(2026, 1, 31), "datetime.date(2026, 1, 31) is no place in a topic.", HINT),
+    "list": (["12:40"], "['12:40'] is no place in a topic.", HINT),
     "empty text": ("", "'' is not a position.", HINT),
     "word": ("newest", "'newest' is not a position.", HINT),
     "time without zone": (NAIVE, "The time 2026-01-31 12:00:00 has no time zone.", "Use one with a time zone."),
-    "half a JSON": ('{"orders"', "The offsets '{\"orders\"' are not JSON (", HINT),
-    "no partitions": ('{"orders": "12:40"}', "The offsets of topic 'orders' are '12:40'.", HINT),
-    "list of partitions": ({"orders": ["12:40"]}, "The offsets of topic 'orders' are ['12:40'].", HINT),
+    "half a JSON": ('{"orders"', "'{\"orders\"' is not JSON (", HINT),
+    "no partitions": ('{"orders": "12:40"}', "The partitions of topic 'orders' are '12:40', which names none.", HINT),
+    "list of partitions": (
+        {"orders": ["12:40"]},
+        "The partitions of topic 'orders' are ['12:40'], which names none.",
+        HINT,
+    ),
     "topic": ({"or ders": {0: "1:2"}}, "'or ders' is not a topic name.", "Use letters"),
     "partition below 0": ({"orders": {-1: "1:2"}}, "-1 is not a partition of topic 'orders'.", HINT),
     "text below 0": ({"orders": {"-1": "1:2"}}, "'-1' is not a partition of topic 'orders'.", HINT),
@@ -87,18 +91,18 @@ BAD: dict[str, tuple[Any, str, str]] = {
     "no position": ('{"orders": {"0": null}}', "None is not a position.", "Write it as"),
     "JSON topic twice": (
         '{"orders": {}, "orders": {"0": "1:2"}}',
-        "The offsets name one of ['orders', 'orders'] twice.",
+        "One of ['orders', 'orders'] is named twice.",
         HINT,
     ),
-    "JSON partition twice": ('{"orders": {"0": "1:1", "0": "1:2"}}', "The offsets name one of ['0', '0'] twice.", HINT),
+    "JSON partition twice": ('{"orders": {"0": "1:1", "0": "1:2"}}', "One of ['0', '0'] is named twice.", HINT),
     "partition in two spellings": (
         {"orders": {0: "1:1", "00": "1:2"}},
-        "The offsets name partition 0 of topic 'orders' twice.",
+        "Partition 0 of topic 'orders' is named twice.",
         HINT,
     ),
     "topic in two spellings": (
         {"orders": {"0": "1:1"}, "public/default/orders": {"0": "1:2"}},
-        "The offsets name partition 0 of topic 'public/default/orders' twice.",
+        "Partition 0 of topic 'public/default/orders' is named twice.",
         HINT,
     ),
 }
@@ -174,23 +178,26 @@ NO_PLACES: dict[str, tuple[Any, str]] = {
     "four numbers": ("1:2:3:4", "'1:2:3:4' is no place in a topic."),
     "half a JSON": ('{"orders"', "'{\"orders\"' is not JSON ("),
     "no topic": ({}, "{} doesn't name topic 'orders' alone."),
-    "other topic": ('{"other": {"0": "1:0"}}', "{'other': {'0': '1:0'}} doesn't name topic 'orders' alone."),
+    "other topic": ('{"other": {"0": "1:0"}}', '\'{"other": {"0": "1:0"}}\' doesn\'t name topic \'orders\' alone.'),
     "two topics": ({"orders": {0: "1:0"}, OTHER.short: {0: "1:0"}}, "{'orders': {0: '1:0'}"),
-    "no partitions": ({"orders": "12:40"}, "'12:40' are no partitions and places."),
-    "partition below 0": ({"orders": {-1: "1:2"}}, "Topic 'orders' has no partition -1."),
+    "no partitions": ({"orders": "12:40"}, "The partitions of topic 'orders' are '12:40', which names none."),
+    "partition below 0": ({"orders": {-1: "1:2"}}, "-1 is not a partition of topic 'orders'."),
     "word as place": ({"orders": {0: "soon"}}, "'soon' is no place in a partition."),
     "time as place": ({"orders": {0: "2026-01-31"}}, "'2026-01-31' is no place in a partition."),
-    "JSON topic twice": ('{"orders": {}, "orders": {}}', "The places name one of ['orders', 'orders'] twice."),
-    "JSON partition twice": ('{"orders": {"0": "1:1", "0": "1:2"}}', "The places name one of ['0', '0'] twice."),
+    "JSON topic twice": ('{"orders": {}, "orders": {}}', "One of ['orders', 'orders'] is named twice."),
+    "JSON partition twice": ('{"orders": {"0": "1:1", "0": "1:2"}}', "One of ['0', '0'] is named twice."),
     "partition in two spellings": (
         {"orders": {0: "1:1", "00": "1:2"}},
-        "The places name partition 0 of topic 'orders' twice.",
+        "Partition 0 of topic 'orders' is named twice.",
     ),
     "topic in two spellings": (
         {"orders": {"0": "1:1"}, "public/default/orders": {"0": "1:2"}},
-        "The places name partition 0 of topic 'public/default/orders' twice.",
+        "Partition 0 of topic 'public/default/orders' is named twice.",
     ),
-    "cut": ({"level": "read_committed", "positions": {"orders": {"0": "1:1"}}}, "'read_committed' are no partitions"),
+    "cut": (
+        {"level": "read_committed", "positions": {"orders": {"0": "1:1"}}},
+        "The partitions of topic 'level' are 'read_committed'",
+    ),
 }
 
 

@@ -12,7 +12,6 @@ from txn_source.cli import completion, foreign
 from txn_source.cli.connection import on_log
 from txn_source.cli.following import pause, print_batches
 from txn_source.cli.message_lines import Format, lines_of
-from txn_source.cli.offset_text import offsets_of
 from txn_source.cli.subscriptions import Kind
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
@@ -131,8 +130,9 @@ def consume(
                 print_messages(log, consumer, columns, render, left, partial(pause, 0) if follow else None)
         else:
             from txn_source.cli.tail import Tail
+            from txn_source.client.places import Offsets
 
-            begin, stop = offsets_of(start, EARLIEST), offsets_of(end, LATEST)
+            begin, stop = Offsets.of_text(start, EARLIEST), Offsets.of_text(end, LATEST)
             tail = Tail(log, topic, level or IsolationLevel.READ_COMMITTED, begin, stop, columns, priority)
             print_batches(tail.read, render, max_messages, follow=follow)
     except KeyboardInterrupt:

@@ -8,7 +8,6 @@ import typer
 
 from txn_source.cli.arguments import Name, Yes, confirm
 from txn_source.cli.connection import on_log
-from txn_source.cli.offset_text import offsets_of
 from txn_source.cli.output import Json, console, print_json, repeatable, table, to_json
 from txn_source.cli.progress import Progress
 from txn_source.cli.units import format_duration, format_size
@@ -136,6 +135,8 @@ def trim(
     Without an option the topic's retention policies decide. The open ledger stays, and so does a ledger with messages
     of an open transaction or behind one.
     """
+    from txn_source.client.places import Offsets
+
     found = log.stats(name)
     retention = [found.policies[policy].value for policy in ("retention_age", "retention_bytes")]
     if (before, older_than, keep_bytes) == (None, None, None) and retention == [None, None]:
@@ -143,7 +144,7 @@ def trim(
             f"Topic {found.topic!r} has no retention policy. Say what is to go.",
             param_hint="'--before' / '--older-than' / '--keep-bytes'",
         )
-    start = None if before is None else offsets_of(before, "earliest")
+    start = None if before is None else Offsets.of_text(before, "earliest")
     age = None if older_than is None else parse_duration(older_than)
     size = None if keep_bytes is None else parse_size(keep_bytes)
     confirm(f"Trim topic {found.topic!r}? What goes is gone for good, in all tiers.", yes=yes)

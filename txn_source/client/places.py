@@ -1,16 +1,16 @@
 """A place in topics, as people write it: where a read starts or ends, or where a subscription is to stand.
 
-There is one way to write one: ``earliest``, ``latest``, a position (``12:40``), a message id (``12:40:3``), a moment,
-or a mapping (or its JSON) from topic to partition to one of the first four. ``Offsets`` is what it means to a read,
-which begins and ends between entries; ``SubscriptionPlace`` what it means to a subscription, which stands at messages.
-``Sought`` is where one stands after a seek.
+There is one way to write one (``model/place_text.py``): ``earliest``, ``latest``, a position (``12:40``), a message id
+(``12:40:3``), a moment, or a mapping (or its JSON) from topic to partition to one of the first four. ``Offsets`` is
+what it means to a read, which begins and ends between entries; ``SubscriptionPlace`` what it means to a subscription,
+which stands at messages. ``Sought`` is where one stands after a seek.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from datetime import datetime
 from typing import Any
@@ -18,8 +18,9 @@ from typing import Any
 from txn_source.client.stream_offset import by_topic
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.moments import micros, time_us
-from txn_source.model.position import EARLIEST, LATEST, MessageId, Position
+from txn_source.model.moments import time_us
+from txn_source.model.place_text import Parsed, PlaceText
+from txn_source.model.position import MessageId, Position
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import format_count
 from txn_source.model.values import dataclass
@@ -31,7 +32,7 @@ GivenPlace = str | Position | MessageId | datetime | Mapping[Any, Any]
 """A place as callers give it; what is none of these, or can't be read, is refused."""
 
 _POINT = re.compile(r"[0-9]+(:[0-9]+){1,2}")
-_INDEX = re.compile("[0-9]{1,9}")
+_TIME = re.compile(r"\d{4}-.*|-?\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +98,19 @@ class Offsets:
             place: point if isinstance(point, str) else _between_entries(point)
             for place, point in parsed.points.items()
         }
-        return cls(parsed.everywhere or default, positions, parsed.publish_time_us, bare, parsed.cut)
+        cut = None if parsed.cut is None else IsolationLevel.parse(parsed.cut)
+        return cls(parsed.everywhere or default, positions, parsed.publish_time_us, bare, cut)
 
     @classmethod
     def at_time(cls, text: str, default: str) -> Offsets:
         """Return the offsets of a publish time, as ``time_us`` reads it."""
         return cls(default, publish_time_us=time_us(text))
+
+    @classmethod
+    def of_text(cls, text: str | None, default: str) -> Offsets:
+        """Return the offsets that a text of the command line means, which may be a publish time, too."""
+        is_time = text is not None and _TIME.fullmatch(text.strip())
+        return cls.at_time(text, default) if text is not None and is_time else cls.parse(text, default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +136,8 @@ class SubscriptionPlace:
             topic: the only one that a mapping may name.
         """
         parsed = _SUBSCRIPTION.parse(value)
-        if parsed.mapping is not None and parsed.topics != {topic}:
-            raise InvalidArgumentError(f"{parsed.mapping!r:.120} doesn't name topic {topic.short!r} alone.", SEEK_HINT)
+        if parsed.topics is not None and parsed.topics != {topic}:
+            raise InvalidArgumentError(f"{value!r:.120} doesn't name topic {topic.short!r} alone.", SEEK_HINT)
         points = {index: point for (_, index), point in parsed.points.items()}
         return cls(parsed.everywhere, parsed.publish_time_us, parsed.bare, points)
 
@@ -161,103 +169,8 @@ class Sought(Mapping[int, MessageId]):
         return len(self.places)
 
 
-@dataclass(frozen=True, slots=True)
-class _Parsed:
-    """What a value says, before it is known which partitions there are; with the mapping that it is, and its topics."""
-
-    everywhere: str | None = None
-    points: Mapping[tuple[TopicName, int], Point] = field(default_factory=dict)
-    publish_time_us: int | None = None
-    bare: Position | MessageId | None = None
-    cut: IsolationLevel | None = None
-    mapping: Mapping[Any, Any] | None = None
-    topics: frozenset[TopicName] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """What the parser says of what can't be; the remedy is always ``hint``. ``value`` is what it is about."""
-
-    refused: str
-    not_json: str
-    not_partitions: str
-    not_an_index: str
-    what: str
-    hint: str
-
-    def error(self, text: str, value: object, topic: object = None, why: str = "") -> InvalidArgumentError:
-        """Return the error with a text of these, and what was found out besides."""
-        return InvalidArgumentError(text.format(value=value, topic=topic) + why, self.hint)
-
-
-@dataclass(frozen=True, slots=True)
-class _Parser:
-    """The parser.
-
-    ``other`` reads text that is neither a point nor JSON, ``point`` a value in a mapping, and ``cuts`` allows the forms
-    of a cut and of a stream's progress.
-    """
-
-    words: _Words
-    other: Callable[[str], _Parsed]
-    point: Callable[[Any], Position | MessageId]
-    cuts: bool
-
-    def parse(self, value: Any) -> _Parsed:
-        """Return what a value says."""
-        match value:
-            case Position() | MessageId():
-                return _Parsed(bare=value)
-            case datetime():
-                return _Parsed(publish_time_us=micros(value))
-            case Mapping():
-                return self._mapping(value)
-            case str():
-                return self._text(value.strip())
-        raise self.words.error(self.words.refused, value)
-
-    def _text(self, text: str) -> _Parsed:
-        if text.lower() in (EARLIEST, LATEST):
-            return _Parsed(text.lower())
-        if text.startswith("{"):
-            try:
-                return self.parse(json.loads(text, object_pairs_hook=self._without_twins))
-            except json.JSONDecodeError as error:
-                raise self.words.error(self.words.not_json, text, why=f" ({error}).") from None
-        return _Parsed(bare=_point(text)) if _POINT.fullmatch(text) else self.other(text)
-
-    def _mapping(self, value: Mapping[Any, Any]) -> _Parsed:
-        level = _level_of_cut(value) if self.cuts else None
-        if self.cuts and ("epoch" in value or level) and isinstance(value.get("positions"), Mapping):
-            value = value["positions"]  # as a streaming query's progress, or a cut, has it
-        found: dict[tuple[TopicName, int], Point] = {}
-        topics = set()
-        for topic, partitions in value.items():
-            name = TopicName.parse(topic)
-            topics.add(name)
-            if not isinstance(partitions, Mapping):
-                raise self.words.error(self.words.not_partitions, partitions, topic)
-            for index, point in partitions.items():
-                place = name, self._index(topic, index)
-                if place in found:
-                    what = f"The {self.words.what} name partition {place[1]} of topic {topic!r} twice."
-                    raise InvalidArgumentError(what, self.words.hint)
-                everywhere = isinstance(point, str) and point.strip().lower() in (EARLIEST, LATEST)
-                found[place] = point.strip().lower() if everywhere else self.point(point)
-        return _Parsed(points=found, cut=level, mapping=value, topics=frozenset(topics))
-
-    def _index(self, topic: Any, index: Any) -> int:
-        if isinstance(index, str) and _INDEX.fullmatch(index):
-            index = int(index)
-        if not isinstance(index, int) or isinstance(index, bool) or index < 0:
-            raise self.words.error(self.words.not_an_index, index, topic)
-        return index
-
-    def _without_twins(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        if len(set(names)) < len(names):
-            raise InvalidArgumentError(f"The {self.words.what} name one of {names} twice.", self.words.hint)
-        return dict(pairs)
+def _partition(topic: TopicName, index: int) -> tuple[TopicName, int]:
+    return topic, index
 
 
 def _point(value: Any) -> Position | MessageId:
@@ -272,18 +185,26 @@ def _position_of_a_partition(value: Any) -> Position | MessageId:
     return value if isinstance(value, MessageId) else Position.parse(value)
 
 
-def _not_a_position(text: str) -> _Parsed:
+def _offset(value: Any) -> Parsed:
+    if isinstance(value, Position | MessageId) or (isinstance(value, str) and _POINT.fullmatch(value)):
+        return Parsed(bare=_point(value))
+    if not isinstance(value, str):
+        raise InvalidArgumentError(f"{value!r:.120} is no place in a topic.", _OFFSETS_HINT)
     try:
-        return _Parsed(bare=Position.parse(text))
+        return Parsed(bare=Position.parse(value))
     except InvalidArgumentError as error:
         raise InvalidArgumentError(error.fact, _OFFSETS_HINT) from None
 
 
-def _time_of_publishing(text: str) -> _Parsed:
+def _message_or_time(value: Any) -> Parsed:
     try:
-        return _Parsed(publish_time_us=time_us(text))
+        if isinstance(value, Position | MessageId) or (isinstance(value, str) and _POINT.fullmatch(value)):
+            return Parsed(bare=_point(value))
+        if isinstance(value, str):
+            return Parsed(publish_time_us=time_us(value))
     except InvalidArgumentError:
-        raise InvalidArgumentError(f"{text!r:.120} is no place in a topic.", SEEK_HINT) from None
+        pass
+    raise InvalidArgumentError(f"{value!r:.120} is no place in a topic.", SEEK_HINT)
 
 
 def _point_to_stand_at(value: Any) -> Position | MessageId:
@@ -305,35 +226,7 @@ def _between_entries(point: Position | MessageId) -> Position:
     return point.position
 
 
-def _level_of_cut(value: Mapping[Any, Any]) -> IsolationLevel | None:
-    return IsolationLevel.parse(value["level"]) if value.keys() == {"level", "positions"} else None
-
-
 _OFFSETS_HINT = 'Use earliest, latest, a position such as "12:40", or JSON such as {"orders": {"0": "12:40"}}.'
 SEEK_HINT = 'Use earliest, latest, a message id such as "12:40:3", a position, a time, or {"orders": {"0": "12:40"}}.'
-_OFFSETS = _Parser(
-    _Words(
-        refused="{value!r:.120} are not offsets.",
-        not_json="The offsets {value!r:.120} are not JSON",
-        not_partitions="The offsets of topic {topic!r} are {value!r:.80}.",
-        not_an_index="{value!r} is not a partition of topic {topic!r}.",
-        what="offsets",
-        hint=_OFFSETS_HINT,
-    ),
-    _not_a_position,
-    _position_of_a_partition,
-    cuts=True,
-)
-_SUBSCRIPTION = _Parser(
-    _Words(
-        refused="{value!r:.120} is no place in a topic.",
-        not_json="{value!r:.120} is not JSON",
-        not_partitions="{value!r:.120} are no partitions and places.",
-        not_an_index="Topic {topic!r} has no partition {value!r:.80}.",
-        what="places",
-        hint=SEEK_HINT,
-    ),
-    _time_of_publishing,
-    _point_to_stand_at,
-    cuts=False,
-)
+_OFFSETS = PlaceText(TopicName.parse, _partition, _position_of_a_partition, _offset, _OFFSETS_HINT, cuts=True)
+_SUBSCRIPTION = PlaceText(TopicName.parse, _partition, _point_to_stand_at, _message_or_time, SEEK_HINT)

@@ -13,7 +13,7 @@ from txn_source.foreign.kafka import connector_options
 from txn_source.foreign.kafka.kafka_log import KafkaLog
 from txn_source.foreign.kafka.partition_folders import Folder
 from txn_source.foreign.kafka.records import COLUMNS
-from txn_source.foreign.reading.given import everywhere_or, parse_side
+from txn_source.foreign.reading.given import parse_side
 from txn_source.foreign.reading.request import Selection, Side
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import EARLIEST, LATEST, Position
@@ -116,12 +116,10 @@ class KafkaFormat:
 
 
 def _point(value: Any) -> Position | str:
-    return everywhere_or(value, _offset) if not (isinstance(value, int) and value in _WORDS) else _WORDS[value]
-
-
-def _offset(value: Any) -> Position:
     if isinstance(value, Position):
         return value
+    if isinstance(value, int) and value in _WORDS:
+        return _WORDS[value]
     text = str(value).strip() if isinstance(value, int | str) and not isinstance(value, bool) else ""
     if not (text.isascii() and text.isdigit() and int(text) < 1 << 63):
         raise InvalidArgumentError(f"{value!r:.80} is not an offset.", _HINT)
