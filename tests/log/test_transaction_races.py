@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
@@ -14,6 +16,7 @@ from txn_source import Log, TransactionEndedError
 from txn_source.client.writing import transaction as transactions
 from txn_source.client.writing.pipeline import Pipeline
 from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.process.rim import Rim
 
 
 def test_acknowledgement_during_a_commit_is_refused_or_counts(log: Log) -> None:
@@ -99,3 +102,34 @@ def test_abort_ends_what_is_begun_meanwhile(log: Log) -> None:
         producer.flush()
     assert [each.state.value for each in log.transactions(None)] == ["aborted"]
     assert values(log, "t") == []
+
+
+def test_two_transactions_of_the_same_producers_never_wait_for_each_other(log: Log) -> None:
+    """Commit two whose messages went to the same two producers in opposite order, each when the other one has begun."""
+    producers = []
+    for topic in ("debits", "credits"):
+        log.create_topic(topic)
+        producers.append(log.producer(topic, batching=BY_HAND))
+    pairs = [(log.begin_transaction(), of) for of in (producers, producers[::-1])]
+    for txn, of in pairs:
+        for producer in of:
+            producer.send(b"x", txn=txn)
+    both = threading.Barrier(2)
+    inner = Rim.changes
+
+    @contextmanager
+    def changes(rim: Rim) -> Iterator[None]:
+        with inner(rim):
+            if rim.what.startswith("Producer"):
+                with suppress(threading.BrokenBarrierError):
+                    both.wait(0.3)  # the other one, if it can get there, has its first lock, too
+            yield
+
+    with patch.object(Rim, "changes", changes):
+        threads = [threading.Thread(target=txn.commit, daemon=True) for txn, _ in pairs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT_S)
+    assert not any(thread.is_alive() for thread in threads)
+    assert values(log, "debits") == values(log, "credits") == [b"x", b"x"]

@@ -57,6 +57,10 @@ ALL = {"t-0": (0, 10), "t-1": (0, 20)}
             {"t-0": (0, 4), "t-1": (7, 20)},
         ),
         ({"topic": "t", "startingOffsets": '{"t": {"1": 7}}'}, {"t-0": (0, 10), "t-1": (7, 20)}),
+        (
+            {"topic": "t", "startingOffsets": '{"t": {"0": 5}}', "endingOffsets": '{"t": {"0": 3, "1": 9}}'},
+            {"t-1": (0, 9)},
+        ),
         ({"topic": "t", "startingTimestamp": str(T0 + 3000)}, {"t-0": (3, 10), "t-1": (3, 20)}),
         (
             {"topic": "t", "startingTimestamp": str(T0 + 15000), "startingOffsetsByTimestampStrategy": "latest"},
