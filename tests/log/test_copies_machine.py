@@ -158,6 +158,7 @@ class CopiesMachine(RuleBasedStateMachine):
         assert report.copies.lost == 0
         if self.away is not None:
             return
+        self.seen |= self.waiting.keys()
         for writer in self.waiting:
             self._has_copies(writer)
         if verify:

@@ -57,7 +57,7 @@ def test_topic_that_others_have_written_to_stays(bank: Statements) -> None:
         ("CREATE TABLE {ns}.new TBLPROPERTIES ('nope' = '1') AS SELECT 1 AS a", "'nope' is not a policy"),
         ("CREATE OR REPLACE TABLE {ns}.orders AS SELECT 1 AS a", "A topic is never replaced"),
         *in_long_runs(
-            ("CREATE TABLE {ns}.new AS SELECT NULL AS a", "Column 'a' has type null"),
+            ("CREATE TABLE {ns}.new AS SELECT NULL AS a", "Column 'a' is VOID"),
             ("REPLACE TABLE {ns}.orders AS SELECT 1 AS a", "A topic is never replaced"),
             ("CREATE OR REPLACE TABLE {ns}.new (a INT)", "A topic is never replaced"),
         ),
