@@ -79,14 +79,6 @@ def test_file_is_an_arrow_stream_for_any_reader(tmp_path: Path) -> None:
         assert stream.read_all().column("value").to_pylist() == [b"a", b"b", b"c"]
 
 
-def test_entries_lie_one_behind_the_other(tmp_path: Path) -> None:
-    """Compare the offsets with the file: they cover all of it but the header, without a gap."""
-    entries = write(tmp_path, raw(b"a"), raw(b"b" * 1000), raw())
-    ends = [e.offset + e.length for e in entries]
-    assert [e.offset for e in entries[1:]] == ends[:-1]
-    assert ends[-1] == (tmp_path / PATH).stat().st_size
-
-
 def test_entries_can_be_read_while_more_are_written(tmp_path: Path) -> None:
     """Open a reader after the first sync, append more, and read what was there."""
     writer = SegmentWriter(tmp_path, PATH, RAW_SCHEMA)
@@ -115,15 +107,6 @@ def test_batches_outlive_their_reader(tmp_path: Path) -> None:
     reader.close()
     batch.validate(full=True)
     assert batch == raw(b"a" * 5000)
-
-
-def test_torn_tail_is_harmless(tmp_path: Path) -> None:
-    """Leave half an entry at the end, as a crash does: what was synced before it is read as ever."""
-    entries = write(tmp_path, raw(b"a"), raw(b"b"))
-    with (tmp_path / PATH).open("ab") as file:
-        file.write(raw(b"c").serialize().to_pybytes()[:-9])
-    with SegmentReader(tmp_path, PATH) as reader:
-        assert list(read(reader, entries)) == [raw(b"a"), raw(b"b")]
 
 
 def test_segment_is_never_written_over(tmp_path: Path) -> None:

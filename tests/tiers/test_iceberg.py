@@ -270,31 +270,6 @@ def test_random_life_of_a_topic_is_shown_exactly(log: Log, catalog: Catalog, see
             assert_exact(log, catalog)
 
 
-@pytest.mark.parametrize("committed", [pytest.param(False, marks=pytest.mark.long), True])
-def test_export_that_was_killed_is_made_up_for(
-    log: Log, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, committed: bool
-) -> None:
-    """End an export before its change, or right behind it, with a ledger divided by the cut: the next one adds each
-    row once."""
-    log.create_topic("orders", partitions=2, ledger_max_entries=5)
-    fill(log, seed=1)
-    log.offload("orders")
-    change: Change = ShownTable.change
-
-    def killed(*given: Any) -> int | None:
-        if committed:
-            change(*given)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ShownTable, "change", killed)
-    with pytest.raises(KeyboardInterrupt):
-        log.export_iceberg("orders", catalog, TABLE)
-    monkeypatch.setattr(ShownTable, "change", change)
-    assert (log.export_iceberg("orders", catalog, TABLE).added == 0) == committed
-    assert_exact(log, catalog)
-    assert shown(catalog)[2] == 1
-
-
 def test_table_of_something_else_is_refused(log: Log, catalog: Catalog, tmp_path: Path) -> None:
     """Export to a table that others made, to one of another log, and to one of the topic before it was made anew."""
     two_closed(log)

@@ -131,15 +131,6 @@ def test_creation_that_was_interrupted_goes_on(uri: str, tmp_path: Path, bucket:
     assert json.loads(bucket.read("txnlog.json")) == before
 
 
-def test_whoever_claims_a_prefix_second_is_refused(uri: str, tmp_path: Path, bucket: Bucket) -> None:
-    """Let another log's marker come between the look and the claim: the store takes no second one."""
-    from txn_source.storage.object_requests import requests_for
-
-    requests_for(uri).put("txnlog.json", b"first", if_absent=True)
-    requests_for(uri).put("txnlog.json", b"second", if_absent=True)
-    assert bucket.read("txnlog.json") == b"first"
-
-
 @pytest.mark.parametrize(
     ("change", "error", "said"),
     [

@@ -251,18 +251,6 @@ def test_writes_are_registered_in_their_order(log: Log, proxy: Proxy) -> None:
     assert proxy.struck == 3
 
 
-@pytest.mark.long
-def test_linger_follows_the_time_of_a_put(log: Log) -> None:
-    """Write: the producer's linger is at least as long as its puts took; one that was told how long keeps to that."""
-    log.create_topic("orders")
-    adapting, told = log.producer("orders"), log.producer("orders", batching=BY_HAND)
-    for producer in (adapting, told):
-        producer.send(b"1")
-        producer.flush()
-    assert adapting._linger.least_s == adapting._pipeline.files.linger_s > 0
-    assert told._linger.least_s == 0
-
-
 def test_dropped_producer_lives_until_its_put_is_registered(log: Log, proxy: Proxy) -> None:
     """Drop a producer whose put takes a while, without a flush."""
     log.create_topic("orders")
