@@ -208,7 +208,7 @@ def test_service_takes_so_many_consumers(site: Site, monkeypatch: pytest.MonkeyP
     assert take(subscribe(log, "other"), 10) == VALUES
 
 
-@pytest.mark.parametrize("kind", ["exclusive", "failover", "shared"])
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
 def test_consumer_survives_a_restart_of_the_server(remote_site: Site, kind: str) -> None:
     """Acknowledge before and while the server is away: all of it is stored when it is back, and the rest comes."""
     log = remote_site.connect()
@@ -301,18 +301,6 @@ def test_redelivery_goes_to_who_has_room(log: Log, site: Site) -> None:
     assert take(third, 3) == VALUES[1:4]
     assert [c.unacknowledged for c in log.subscription("t", "s").consumers] == [1, 4]
     assert take(full, 1) == VALUES[:1]
-
-
-def test_redelivery_after_a_seek_finds_nobody_in_the_old_epoch(log: Log) -> None:
-    """Refuse a message, and seek: what was handed out before is forgotten, and all comes once."""
-    numbered(log)
-    consumers = [subscribe(log, type="shared", negative_acknowledge_delay=0.0, queue_size=4) for _ in range(2)]
-    message = receive(consumers[0])
-    consumers[0].negative_acknowledge(message)
-    consumers[1].seek("earliest")
-    eventually(lambda: consumers[0].epoch == 1)
-    found = share(*consumers, of=10)
-    assert sorted(value for got in found for value in got) == VALUES
 
 
 # Again

@@ -57,7 +57,7 @@ def tell(log: Log, producer: Producer | None = None) -> Producer:
 # Levels
 
 
-@pytest.mark.parametrize("kind", ["exclusive", "failover", "shared"])
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
 @pytest.mark.parametrize("first", [True, False])
 def test_two_levels_side_by_side(log: Log, kind: str, first: bool) -> None:
     """The two systems of PIP-298: subscribe before or after all was written; each sees what its level says."""
@@ -328,19 +328,6 @@ def test_cumulative_acknowledgement_takes_all_before_it(log: Log) -> None:
     consumer.close()
     assert mark(log) == ids[5]
     assert take(subscribe(log), 4) == [b"5", b"6", b"8", b"9"]
-
-
-def test_acknowledging_twice_is_harmless(log: Log) -> None:
-    """Acknowledge again, in one call's time and after it was stored."""
-    _, ids = numbered(log, 3)
-    consumer = subscribe(log)
-    first = receive(consumer)
-    for _ in range(3):
-        consumer.acknowledge(first)
-        consumer.acknowledge_cumulative(first)
-        consumer.flush()
-    info = log.subscription("t", "s")
-    assert (mark(log), info.partitions[0].backlog, info.ignored_acknowledgements) == (ids[1], 2, 0)
 
 
 def test_message_of_another_subscription_is_refused(log: Log) -> None:

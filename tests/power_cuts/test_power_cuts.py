@@ -7,11 +7,10 @@ Then every state in which the disk may come back is opened as a log.
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import sqlite3
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import mock
@@ -20,9 +19,7 @@ import pytest
 
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED
 from tests.power_cuts.forgetful_disk import CrashState, ForgetfulDisk
-from tests.selection import mostly_long
-from txn_source import Log, OnlyCopyError, Producer, connect
-from txn_source.storage.folders import make_folder
+from txn_source import Log, connect
 from txn_source.storage.root import LogRoot
 
 LOG = "log"
@@ -193,106 +190,6 @@ def test_what_was_acknowledged_survives_many_power_cuts(quick_folder: Path, scen
     disk = watched(quick_folder, scenario, 300)
     print(f"{scenario.__name__}: {disk.moments} moments, {len(disk.states)} states")
     check_all(quick_folder, list(disk.states.values()))
-
-
-def history(seed: int) -> Scenario:
-    """Return a scenario that does at random what logs are for, with two producers of each of two topics."""
-
-    def scenario(disk: ForgetfulDisk, root: Path) -> None:
-        source = random.Random(seed)
-        with connect(root) as log, ExitStack() as stack:
-            disk.promise(LOG)
-            producers: dict[str, list[Producer]] = {}
-            for topic in ("orders", "payments"):
-                log.create_topic(topic, 2, offload_uri="elsewhere" if seed % 2 else None)
-                opened = [log.producer(topic, batching=BY_HAND) for _ in range(2)]
-                producers[topic] = [stack.enter_context(producer) for producer in opened]
-            for step in range(20):
-                topic = source.choice(["orders", "payments"])
-                producer, partition = source.choice(producers[topic]), source.randrange(2)
-                match source.choice(["send", "send", "send", "txn", "roll", "offload", "delete hot", "delete tiered"]):
-                    case "send":
-                        values = [b"%d %d" % (step, i) for i in range(source.randint(1, 3))]
-                        for value in values:
-                            producer.send(value, partition=partition)
-                        producer.flush()
-                        disk.promise(*(("row", topic, v, level) for v in values for level in (COMMITTED, UNCOMMITTED)))
-                    case "txn":
-                        txn, ends = log.begin_transaction(), source.random() < 0.7
-                        sent = {t: b"txn %d %s" % (step, t.encode()) for t in producers}
-                        for name, value in sent.items():
-                            source.choice(producers[name]).send(value, txn=txn, partition=source.randrange(2))
-                        txn.commit() if ends else txn.abort()
-                        if ends:
-                            disk.promise(*(("row", t, value, COMMITTED) for t, value in sent.items()))
-                    case "roll":
-                        log.roll_ledger(topic)
-                    case "offload":
-                        log.roll_ledger(topic, partition)
-                        log.offload(topic)
-                    case "delete hot":
-                        log.delete_hot(topic)
-                    case "delete tiered":
-                        with suppress(OnlyCopyError):
-                            log.delete_offloaded(topic)
-
-    return scenario
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(12))
-def test_random_histories_survive_power_cuts(quick_folder: Path, seed: int) -> None:
-    """Do things at random, with every state of each moment up to hundreds; prints how many."""
-    disk = watched(quick_folder, history(seed), 200, seed)
-    print(f"history {seed}: {disk.moments} moments, {len(disk.states)} states")
-    check_all(quick_folder, list(disk.states.values()))
-
-
-def nothing(*_: object) -> None:
-    """Sync nothing."""
-
-
-def only_make(folder: Path, below: Path | None = None) -> None:
-    """Make a folder and sync nothing."""
-    folder.mkdir(parents=True, exist_ok=True)
-
-
-def sync_what_is_new(folder: Path, below: Path | None = None) -> None:
-    """Sync only the folders that weren't there."""
-    if not folder.is_dir():
-        make_folder(folder, below)
-
-
-LEFT_OUT = {
-    "a segment's folders, of another process": (
-        after_a_kill, "txn_source.storage.segment.make_folder", sync_what_is_new,
-    ),
-    "an object's folders, of another process": (
-        after_a_kill, "txn_source.storage.object_store.make_folder", sync_what_is_new,
-    ),
-    "another process's root": (after_a_kill, "txn_source.storage.root.LogRoot.settle", nothing),
-    "a segment's bytes": (flushes, "txn_source.storage.segment.SegmentWriter.sync", nothing),
-    "a segment's name": (flushes, "txn_source.storage.segment.sync_folder", nothing),
-    "a segment's folders": (first_flush, "txn_source.storage.segment.make_folder", only_make),
-    "the root": (first_flush, "txn_source.storage.root.make_folder", only_make),
-    "the root's marker": (first_flush, "txn_source.storage.root.sync_folder", nothing),
-    "an object": (offload, "txn_source.storage.object_store.sync_file", nothing),
-    "an object's folders": (offload_elsewhere, "txn_source.storage.object_store.make_folder", only_make),
-    "deleted objects": (offload_again, "txn_source.storage.object_store.ObjectStore.sync_deleted", nothing),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "left_out", mostly_long(LEFT_OUT, "a segment's bytes", "a segment's name", "the root's marker", "an object")
-)
-def test_each_sync_is_needed(quick_folder: Path, left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out one sync: some power cut breaks a promise, which shows that the tests above would tell."""
-    scenario, place, instead = LEFT_OUT[left_out]
-    monkeypatch.setattr(place, instead)
-    disk = watched(quick_folder, scenario, 5)
-    monkeypatch.undo()
-    newest_first = reversed(disk.states.values())
-    assert any(problem(state, quick_folder) for state in newest_first)
 
 
 def watched(place: Path, scenario: Scenario, most: int, seed: int = 0) -> ForgetfulDisk:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -135,49 +134,6 @@ def test_writing_after_close_is_our_bug(tmp_path: Path) -> None:
     with pytest.raises(InternalError, match="written to after it was closed"):
         writer.append(raw(b"a"))
     assert (tmp_path / PATH).stat().st_size == size
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a file system of 64 KiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    try:
-        allowed = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        allowed = False
-    if not allowed:
-        pytest.skip("mounting a small file system is not permitted; the test with a limit of the file's size runs")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def test_full_disk_refuses_an_entry_and_keeps_the_others(small_disk: Path) -> None:
-    """Fill a file system in the middle of an entry: the error says so, the writer is broken, older entries are read."""
-    writer = SegmentWriter(small_disk, PATH, RAW_SCHEMA)
-    kept = writer.append(raw(b"a" * 10_000))
-    writer.sync()
-    assert not writer.broken
-    with pytest.raises(StorageWriteError) as caught:
-        writer.append(raw(b"b" * 100_000))
-    assert str(caught.value) == (
-        f"[TXNLOG_STORAGE_WRITE_FAILED] Segment {small_disk / PATH} can't be written: the disk is full."
-        " The messages were not registered. Free some space or mend the storage, then try again."
-    )
-    assert writer.broken
-    writer.close()
-    with SegmentReader(small_disk, PATH) as reader:
-        assert list(read(reader, [kept])) == [raw(b"a" * 10_000)]
-
-
-def test_new_segment_on_a_full_disk_is_refused(small_disk: Path) -> None:
-    """Fill a file system, then create a segment: the error says that the disk is full."""
-    with (small_disk / "ballast").open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(b"x" * 4096)
-    with pytest.raises(StorageWriteError, match="the disk is full"):
-        SegmentWriter(small_disk, PATH, RAW_SCHEMA)
 
 
 LIMITED = """
