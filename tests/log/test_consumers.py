@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.log.consuming import VALUES, WAIT_S, mark, meanwhile, numbered, receive, session_of, subscribe, take
+from tests.log.consuming import VALUES, WAIT_S, meanwhile, numbered, receive, session_of, subscribe, take
 from tests.log.holding import holding, settle
 from tests.log.meddling import meddling
 from tests.log.reading import eventually, send_each
@@ -101,18 +101,6 @@ def test_consumer_whose_lease_has_ended_gives_way(clocked_site: Site, clock: Man
         eventually(lambda: old.receive(WAIT_S) is None)
 
 
-def test_acknowledgements_are_sent_by_close(log: Log) -> None:
-    """Acknowledge and close; closing again is harmless, and the consumer takes nothing more."""
-    _, ids = numbered(log)
-    with subscribe(log) as consumer:
-        for _ in range(3):
-            consumer.acknowledge(receive(consumer))
-    assert mark(log) == ids[3]
-    consumer.close()
-    with pytest.raises(InvalidArgumentError, match="closed"):
-        consumer.receive(0.0)
-
-
 def test_unsubscribe_deletes_the_subscription(log: Log) -> None:
     """Unsubscribe alone, and beside another consumer, which keeps the subscription."""
     numbered(log)
@@ -123,19 +111,6 @@ def test_unsubscribe_deletes_the_subscription(log: Log) -> None:
         one.unsubscribe()
     other.unsubscribe()
     assert log.subscriptions("t") == []
-
-
-def test_subscription_with_consumers_is_not_deleted(log: Log) -> None:
-    """Delete it under a consumer, then without; the consumer isn't disturbed."""
-    numbered(log)
-    consumer = subscribe(log)
-    with pytest.raises(SubscriptionBusyError, match="can't be deleted"):
-        log.delete_subscription("t", "s")
-    assert take(consumer, 10) == VALUES
-    consumer.close()
-    log.delete_subscription("t", "s")
-    with pytest.raises(SubscriptionNotFoundError):
-        log.subscription("t", "s")
 
 
 @pytest.mark.parametrize("kind", ["exclusive", "shared"])
@@ -304,24 +279,6 @@ def test_redelivery_goes_to_who_has_room(log: Log, site: Site) -> None:
 
 
 # Again
-
-
-def test_batches_are_consumed_as_messages_are(log: Log) -> None:
-    """Take everything as batches, after a first message; acknowledge them: nothing is left."""
-    producer, _ = numbered(log)
-    send_each(producer, [b"x"] * 30)
-    consumer = subscribe(log, queue_size=8)
-    consumer.acknowledge(receive(consumer))
-    found: list[bytes] = []
-    while len(found) < 39:
-        batch = consumer.receive_batch(WAIT_S)
-        assert batch is not None
-        found += batch.values
-        consumer.acknowledge(batch)
-    consumer.flush()
-    assert found == [*VALUES[1:], *[b"x"] * 30]
-    info = log.subscription("t", "s").partitions[0]
-    assert (info.backlog, info.acknowledged) == (0, ())
 
 
 # Bad input

@@ -21,17 +21,6 @@ from txn_source.metadata.delivery import session as sessions
 pytestmark = pytest.mark.also("objects", "copies")
 
 
-def test_refused_message_comes_again(log: Log) -> None:
-    """Refuse one message of a shared subscription: only this one is redelivered."""
-    numbered(log)
-    consumer = subscribe(log, type="shared", negative_acknowledge_delay=0.0)
-    messages = [receive(consumer) for _ in range(10)]
-    consumer.negative_acknowledge(messages[3])
-    again = receive(consumer)
-    assert (again.value, again.redelivery_count, again.epoch) == (b"3", 1, 0)
-    assert consumer.receive(0.0) is None
-
-
 def test_refused_message_of_an_exclusive_subscription_comes_again_in_order(log: Log) -> None:
     """Refuse one: all that isn't acknowledged comes again, in a new epoch, and it alone counts as redelivered."""
     numbered(log)

@@ -300,36 +300,6 @@ def test_cursor_is_a_mark_and_ranges(log: Log) -> None:
     ]
 
 
-def test_backlog_counts_what_the_level_shows(log: Log) -> None:
-    """Compare the backlogs of both levels, before and after some of it is acknowledged."""
-    tell(log)
-    consumers = {level: subscribe(log, level, isolation_level=level) for level in LEVELS}
-
-    def backlogs() -> list[int]:
-        return [log.subscription("t", level).partitions[0].backlog for level in LEVELS]
-
-    assert backlogs() == [5, 7]
-    for consumer in consumers.values():
-        take(consumer, 3, acknowledge=True)
-    assert backlogs() == [2, 4]
-    with log.begin_transaction() as transaction:
-        send_each(log.producer("t", batching=BY_HAND), [b"x", b"y"], txn=transaction)
-        assert backlogs() == [2, 6]
-    assert backlogs() == [4, 6]
-
-
-def test_cumulative_acknowledgement_takes_all_before_it(log: Log) -> None:
-    """Acknowledge the fifth message and all before it; the next consumer begins behind it."""
-    _, ids = numbered(log)
-    consumer = subscribe(log)
-    messages = [receive(consumer) for _ in ids]
-    consumer.acknowledge(messages[7])
-    consumer.acknowledge_cumulative(messages[4])
-    consumer.close()
-    assert mark(log) == ids[5]
-    assert take(subscribe(log), 4) == [b"5", b"6", b"8", b"9"]
-
-
 def test_message_of_another_subscription_is_refused(log: Log) -> None:
     """Acknowledge and refuse with the wrong consumer: its own subscription isn't touched."""
     numbered(log)

@@ -313,3 +313,15 @@ def test_entry_at_the_bound_is_not_read(abort: bool) -> None:
     assert log.read(planned, COMMITTED) == [Position(0, 0)]
     log.end(0, abort=abort)
     assert log.read(planned, COMMITTED) == [Position(0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "is_needed"),
+    [(0, 2, False), (0, 3, True), (4, 9, True), (5, 9, True), (6, 9, False)],
+    ids=["ends at the first", "ends behind the first", "starts between", "starts at the marker", "starts behind it"],
+)
+def test_aborted_transaction_is_needed_where_it_touches_the_range(start: int, end: int, is_needed: bool) -> None:
+    """Ask for ranges around a transaction with its first entry at 2 and its marker at 5."""
+    firsts, markers = (np.array([Position(3, entry).key], np.int64) for entry in (2, 5))
+    found = needed(firsts, markers, Position(3, start).key, Position(3, end).key)
+    assert found.tolist() == [is_needed]

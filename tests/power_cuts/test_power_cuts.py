@@ -192,11 +192,11 @@ def test_what_was_acknowledged_survives_many_power_cuts(quick_folder: Path, scen
     check_all(quick_folder, list(disk.states.values()))
 
 
-def watched(place: Path, scenario: Scenario, most: int, seed: int = 0) -> ForgetfulDisk:
+def watched(place: Path, scenario: Scenario, most: int) -> ForgetfulDisk:
     """Run a scenario over a disk that notes in which states it may come back, at most so many for each moment."""
     folder = place / "disk"
     folder.mkdir()
-    with ForgetfulDisk(folder, most, seed) as disk:
+    with ForgetfulDisk(folder, most) as disk:
         scenario(disk, folder / "log")
     return disk
 

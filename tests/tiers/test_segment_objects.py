@@ -227,16 +227,6 @@ def test_object_of_a_slow_writer_is_left_alone(log: Log, bucket: Bucket, monkeyp
     assert values(log, "orders") == [b"1"]
 
 
-def test_deleted_topic_takes_its_objects_along(log: Log, bucket: Bucket) -> None:
-    """Delete one of two topics."""
-    for topic in ("orders", "bills"):
-        log.create_topic(topic)
-        send_each(log.producer(topic), [b"1"])
-    log.delete_topic("orders")
-    assert len(objects(bucket)) == 1
-    assert values(log, "bills") == [b"1"]
-
-
 def test_writes_are_registered_in_their_order(log: Log, proxy: Proxy) -> None:
     """Let the first of several puts come last: readers see nothing of the others before it, and then all in order."""
     log.create_topic("orders")
