@@ -281,6 +281,24 @@ def test_redelivery_goes_to_who_has_room(log: Log, site: Site) -> None:
 # Again
 
 
+def test_batches_are_consumed_as_messages_are(log: Log) -> None:
+    """Take everything as batches, after a first message; acknowledge them: nothing is left."""
+    producer, _ = numbered(log)
+    send_each(producer, [b"x"] * 30)
+    consumer = subscribe(log, queue_size=8)
+    consumer.acknowledge(receive(consumer))
+    found: list[bytes] = []
+    while len(found) < 39:
+        batch = consumer.receive_batch(WAIT_S)
+        assert batch is not None
+        found += batch.values
+        consumer.acknowledge(batch)
+    consumer.flush()
+    assert found == [*VALUES[1:], *[b"x"] * 30]
+    info = log.subscription("t", "s").partitions[0]
+    assert (info.backlog, info.acknowledged) == (0, ())
+
+
 # Bad input
 
 

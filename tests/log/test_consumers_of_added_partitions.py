@@ -53,6 +53,19 @@ def test_consumer_takes_new_partitions_while_it_runs(log: Log, old: list[bytes],
         assert consumer.receive(0.0) is None
 
 
+def test_waiting_consumer_takes_over_with_the_new_partitions(log: Log, old: list[bytes]) -> None:
+    """Add partitions while a second consumer waits; when the first has gone it gets what isn't acknowledged."""
+    first = subscribe(log, type="failover")
+    with subscribe(log, type="failover") as second:
+        more_partitions(log, [b"a", b"b"])
+        found = [receive(first) for _ in range(5)]
+        for message in found:
+            if message.value in (b"0", b"a"):
+                first.acknowledge(message)
+        first.close()
+        assert sorted(take(second, 3)) == [b"1", b"2", b"b"]
+
+
 @pytest.mark.parametrize("start", ["earliest", "latest"])
 def test_reader_takes_new_partitions_from_their_start(log: Log, old: list[bytes], start: str) -> None:
     """Read from either end, then add partitions: the reader knows that something is there, and reads it."""
