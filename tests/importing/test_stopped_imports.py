@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import txn_source
-from tests.importing.imported_topics import target_rows, write_partitions, write_shared_transactions
+from tests.importing.imported_topics import target_rows, write_shared_transactions
 from txn_source import IsolationLevel
 from txn_source.importing import batch_writer, feed, import_topics
 from txn_source.model.errors import ProducerFencedError, TransactionEndedError
@@ -63,39 +63,17 @@ def stop_at_random(log: txn_source.Log, rng: random.Random, monkeypatch: pytest.
         monkeypatch.setattr(log.metadata, call, stop)
 
 
-def import_with_stops(
-    source: Path, root: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch, *, undecided: str = "leave"
-) -> int:
+def import_with_stops(source: Path, root: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> int:
     """Import a topic, again and again until it comes to its end; return how often it was stopped."""
     for stops in range(1000):
         with txn_source.connect(root) as log, monkeypatch.context() as patched:
             stop_at_random(log, rng, patched)
             try:
-                import_topics(f"kafka:{source}", "t", log, undecided=undecided)
+                import_topics(f"kafka:{source}", "t", log)
                 return stops
             except StoppedError:
                 continue
     raise AssertionError
-
-
-def test_overlapping_transactions_come_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stop an import of small batches all the time, and compare the rows with the rules."""
-    monkeypatch.setattr(batch_writer, "BATCH_ROWS", 20)
-    monkeypatch.setattr(feed, "STEP_ROWS", 7)
-    rng = random.Random(0)
-    naive = write_partitions(rng, tmp_path / "kafka")
-    import_with_stops(tmp_path / "kafka", tmp_path / "log", rng, monkeypatch, undecided="abort")
-    with txn_source.connect(tmp_path / "log") as log:
-        assert not [txn for txn in log.transactions("open") if txn.partitions]
-        for partition, expected in enumerate(naive):
-            for level in IsolationLevel:
-                rows = [row[:2] for row in target_rows(log, "t", partition, level)]
-                mark = max((at for at, _ in expected.markers.values()), default=0) + 1
-                end = max([mark, *(row[0] + 1 for row in expected.rows)])
-                seen = expected.visible(level, 0, end, end)
-                undecided = {row[0] for row in expected.rows if row[3] in expected.firsts.keys() - expected.markers}
-                hidden = undecided if level is IsolationLevel.READ_COMMITTED else set()
-                assert rows == [row[1:3] for row in seen if row[0] not in hidden], (partition, level)
 
 
 def test_shared_transactions_stay_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
