@@ -20,6 +20,7 @@ import pytest
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED
 from tests.power_cuts.forgetful_disk import CrashState, ForgetfulDisk
 from txn_source import Log, connect
+from txn_source.storage.folders import make_folder
 from txn_source.storage.root import LogRoot
 
 LOG = "log"
@@ -190,6 +191,52 @@ def test_what_was_acknowledged_survives_many_power_cuts(quick_folder: Path, scen
     disk = watched(quick_folder, scenario, 300)
     print(f"{scenario.__name__}: {disk.moments} moments, {len(disk.states)} states")
     check_all(quick_folder, list(disk.states.values()))
+
+
+def nothing(*_: object) -> None:
+    """Sync nothing."""
+
+
+def only_make(folder: Path, below: Path | None = None) -> None:
+    """Make a folder and sync nothing."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def sync_what_is_new(folder: Path, below: Path | None = None) -> None:
+    """Sync only the folders that weren't there."""
+    if not folder.is_dir():
+        make_folder(folder, below)
+
+
+LEFT_OUT = {
+    "a segment's folders, of another process": (
+        after_a_kill, "txn_source.storage.segment.make_folder", sync_what_is_new,
+    ),
+    "an object's folders, of another process": (
+        after_a_kill, "txn_source.storage.object_store.make_folder", sync_what_is_new,
+    ),
+    "another process's root": (after_a_kill, "txn_source.storage.root.LogRoot.settle", nothing),
+    "a segment's bytes": (flushes, "txn_source.storage.segment.SegmentWriter.sync", nothing),
+    "a segment's name": (flushes, "txn_source.storage.segment.sync_folder", nothing),
+    "a segment's folders": (first_flush, "txn_source.storage.segment.make_folder", only_make),
+    "the root": (first_flush, "txn_source.storage.root.make_folder", only_make),
+    "the root's marker": (first_flush, "txn_source.storage.root.sync_folder", nothing),
+    "an object": (offload, "txn_source.storage.object_store.sync_file", nothing),
+    "an object's folders": (offload_elsewhere, "txn_source.storage.object_store.make_folder", only_make),
+    "deleted objects": (offload_again, "txn_source.storage.object_store.ObjectStore.sync_deleted", nothing),
+}  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("left_out", LEFT_OUT)
+def test_each_sync_is_needed(quick_folder: Path, left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out one sync: some power cut breaks a promise, which shows that the tests above would tell."""
+    scenario, place, instead = LEFT_OUT[left_out]
+    monkeypatch.setattr(place, instead)
+    disk = watched(quick_folder, scenario, 5)
+    monkeypatch.undo()
+    newest_first = reversed(disk.states.values())
+    assert any(problem(state, quick_folder) for state in newest_first)
 
 
 def watched(place: Path, scenario: Scenario, most: int) -> ForgetfulDisk:
