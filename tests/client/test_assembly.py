@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import hypothesis.strategies as st
@@ -212,17 +211,6 @@ def test_batches_keep_to_their_limit_of_bytes() -> None:
     assert all(batch.column("value").nbytes <= TARGET_BYTES for batch in batches)
 
 
-def test_small_pages_are_put_together_up_to_the_limit_of_bytes() -> None:
-    """Assemble pages of 5 MiB: three of them fit into a batch."""
-    assembly = Assembly(select_columns(PAYLOAD, ["value"]))
-    batches: list[pa.RecordBatch] = []
-    for _ in range(7):
-        entry, stored = wide(0, 5, 1 << 20)
-        assembly.start_page(page_of([entry]))
-        batches += [*add(assembly, 0, [stored]), *assembly.end_page()]
-    assert [batch.num_rows for batch in [*batches, *assembly.finish()]] == [15, 15, 5]
-
-
 def test_message_above_the_limit_is_a_batch_of_its_own() -> None:
     """Assemble a message of 40 MiB between small ones: it can't be cut, so it comes alone."""
     batches = assemble_wide((2, 10), (1, 40 << 20), (2, 10))
@@ -235,12 +223,6 @@ def test_entry_above_the_limit_of_bytes_is_cut() -> None:
     assert all(batch.nbytes <= TARGET_BYTES for batch in batches)
     assert [i for batch in batches for i in batch.column("__batch_index").to_pylist()] == list(range(40))
     assert [v[:8] for b in batches for v in b.column("value").to_pylist()] == [b"%08d" % i for i in range(40)]
-
-
-def test_many_small_pages_are_put_together() -> None:
-    """Assemble a thousand pages of one small entry each: there is one batch, not a thousand."""
-    [batch] = assemble(["id", "__partition"], [[Entry(Position(0, 0), 3)]] * 1000)
-    assert batch.column("__partition").to_pylist() == [p for p in range(1000) for _ in range(3)]
 
 
 def test_small_pages_are_put_together_up_to_the_limit() -> None:
@@ -284,34 +266,3 @@ def test_stored_columns_are_matched_by_name() -> None:
     [batch] = [*assembly.end_page(), *assembly.finish()]
     assert batch.column("value").to_pylist() == [b"v"] * 6
     assert batch.column("__event_time").cast(pa.int64()).to_pylist() == [None, None, 5, None, 5, None]
-
-
-def test_index_goes_on_in_the_parts_of_a_large_entry() -> None:
-    """Assemble a small entry behind one that was cut: the index goes on in one and restarts in the other."""
-    page = [Entry(Position(0, 0), TARGET_ROWS + 2), Entry(Position(0, 1), 3)]
-    first, *others = assemble(["__entry_id", "__batch_index"], [page])
-    assert first.num_rows == TARGET_ROWS
-    assert [tuple(row.values()) for row in rows_of(others)] == [
-        (0, TARGET_ROWS),
-        (0, TARGET_ROWS + 1),
-        (1, 0),
-        (1, 1),
-        (1, 2),
-    ]
-
-
-def test_nothing_makes_no_batch() -> None:
-    """Finish without a page, and with pages whose entries were all left out."""
-    assert assemble(["id"], []) == []
-    assert assemble(["id", "__entry_id"], [[], []]) == []
-
-
-def test_batches_of_a_read_are_in_order() -> None:
-    """Assemble pages with sizes that make a batch wait, go out, and be passed by: the order is that of the entries."""
-    sizes = [[100], [100, 65_536, 100], [40_000], [1], [65_536], [100]]
-    pages = [[Entry(Position(p, i), rows) for i, rows in enumerate(page)] for p, page in enumerate(sizes)]
-    places = [
-        (row["__ledger_id"], row["__entry_id"], row["__batch_index"]) for row in rows_of(assemble(ALL[2:6], pages))
-    ]
-    assert all(a < b for a, b in pairwise(places))
-    assert len(places) == sum(map(sum, sizes))

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import hypothesis.strategies as st
 import pyarrow as pa
-import pytest
 from hypothesis import given
 
 from txn_source.client.consuming.batch_ranges import BatchRanges, wanted_messages
@@ -60,31 +59,6 @@ def test_worked_example_holds() -> None:
         "12:2:0 in [12:2:0, 12:2:1)",
         "12:2:1 in [12:2:1, 12:3:0)",
     ]
-
-
-def test_worked_example_holds_in_two_batches() -> None:
-    """Read it in two: a range that goes on in the next batch ends behind its last message, and begins there again."""
-    keys = [key(place) for place in READ]
-    assert shown(list(wanted_messages(WANTED, [batch(keys[:3]), batch([]), batch(keys[3:])]))) == [
-        "12:0:1 in [12:0:1, 12:0:2)",
-        "12:0:2 in [12:0:2, 12:0:3)",
-        "12:2:0 in [12:0:3, 12:2:1)",
-        "12:2:1 in [12:2:1, 12:3:0)",
-    ]
-
-
-def test_range_without_messages_is_told() -> None:
-    """Want a range before, between and behind the messages, and one that ends with its batch: each has an owner."""
-    ranges = wanted(("11:0:0", "11:9:0"), ("12:0:1", "12:0:3"), ("12:1:0", "12:2:0"), ("13:0:0", "13:1:0"))
-    keys = [key(place) for place in READ]
-    assert sorted(shown(list(wanted_messages(ranges, [batch(keys[:3]), batch(keys[3:])])))) == [
-        "- in [11:0:0, 11:9:0)",
-        "- in [12:1:0, 12:2:0)",
-        "- in [13:0:0, 13:1:0)",
-        "12:0:1 in [12:0:1, 12:0:2)",
-        "12:0:2 in [12:0:2, 12:0:3)",
-    ]
-    assert shown(list(wanted_messages(ranges[:1], []))) == ["- in [11:0:0, 11:9:0)"]
 
 
 def test_ranges_of_neighbours_are_joined() -> None:
@@ -151,9 +125,3 @@ def test_wanted_ranges_are_covered_without_holes(
         else:
             expected.append([item.start, item.end])
     assert joined == expected
-
-
-@pytest.mark.parametrize("rows", [[0, 4], [2]])
-def test_batch_without_wanted_messages_is_left_out(rows: list[int]) -> None:
-    """Want nothing of what was read."""
-    assert list(wanted_messages([], [batch([key(READ[row]) for row in rows])])) == []

@@ -212,15 +212,6 @@ def test_message_above_the_limit_is_an_entry_of_its_own() -> None:
         assert values_of(entries) == [b"a", large, b"b"]
 
 
-def test_small_batches_are_joined() -> None:
-    """Add a hundred batches of a few rows."""
-    buffer = raw_buffer()
-    for _ in range(100):
-        buffer.add_batch(raw_batch([10, 20, 30]))
-    [entry] = buffer.entries()
-    assert entry.num_rows == 300
-
-
 def test_batches_of_large_rows_are_joined_up_to_the_limit() -> None:
     """Add twenty batches of a megabyte each: the entries stay below the limit of bytes, and near it."""
     buffer = raw_buffer()

@@ -179,16 +179,6 @@ def test_rows_without_a_key_are_spread_over_partitions_by_entries(log: Log, monk
     assert first_of == [0, 3], "tasks begin with different partitions"
 
 
-def test_entries_have_about_64k_rows(log: Log) -> None:
-    """Write 200,000 rows in batches of 10,000 and one of 150,000: as few entries as fit."""
-    small, large = writer_of(log, "raw-1"), writer_of(log, "raw-1")
-    for _ in range(20):
-        small.write(pa.record_batch({"value": pa.array([b"x"] * 10_000)}))
-    large.write(pa.record_batch({"value": pa.array([b"x"] * 150_000)}))
-    assert [entry.messages for entry in small.finish().entries] == [60_000, 60_000, 60_000, 20_000]
-    assert [entry.messages for entry in large.finish().entries] == [65_536, 65_536, 18_928]
-
-
 def test_large_values_make_smaller_entries(log: Log) -> None:
     """Write rows of a megabyte: an entry has at most 16 MiB."""
     writer = writer_of(log, "raw-1")

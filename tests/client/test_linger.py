@@ -6,7 +6,6 @@ import gc
 import weakref
 from queue import SimpleQueue
 
-from tests.log.reading import eventually
 from txn_source.client.writing.linger import Linger
 
 _WAIT_S = 30.0
@@ -70,21 +69,3 @@ def test_thread_holds_nobody_for_whom_nothing_waits() -> None:
     linger.join()
     gc.collect()
     assert gone() is None
-
-
-def test_thread_that_looks_in_time_is_not_woken() -> None:
-    """Begin to wait while the thread is going to look before that is due, and when it looks too late."""
-    for next_look_s, woken in ((9.0, False), (1e6, True)):
-        linger = Linger("linger", 10.0, lambda: 0.0)
-        waiter = Waiter([next_look_s, None])
-        linger.wake(waiter)
-        assert waiter.looks.get(timeout=_WAIT_S) == 1
-        eventually(lambda linger=linger: linger._plan.next_look_s is not None)  # type: ignore[misc]
-        linger.start(waiter)
-        if woken:
-            assert waiter.looks.get(timeout=_WAIT_S) == 0
-        else:
-            assert linger._calls.empty()
-        linger.stop()
-        linger.join()
-        assert waiter.looks.empty()

@@ -1,4 +1,4 @@
-"""The segments that a writer has open: which file an entry goes to, what is synced, and what is never used again."""
+"""The segments that a writer has open: what is never used again, and what whoever discards them finds."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position
 from txn_source.model.topic import PartitionView, Topic, TopicView
 from txn_source.model.topic_name import TopicName
-from txn_source.storage.segment import SegmentName, SegmentReader
+from txn_source.storage.segment import SegmentReader
 
 BATCH = pa.record_batch({"value": pa.array([b"a", b"b"], pa.binary())})
-OTHER = pa.record_batch({"value": pa.array([b"c"], pa.binary()), "key": pa.array([b"k"], pa.binary())})
 Open = Callable[..., SegmentFiles]
 
 
@@ -37,83 +36,16 @@ def view_of(partitions: int) -> TopicView:
 def files(tmp_path: Path) -> Open:
     (tmp_path / "segments").mkdir()
 
-    def opened(partitions: int = 2, max_open: int = 8, **options: object) -> SegmentFiles:
-        known = options.pop("known", None) or Partitions(view_of(partitions))
-        return SegmentFiles(tmp_path, 3, known, 7, max_open, **options)  # type: ignore[arg-type]
+    def opened(**options: Callable[[str], object]) -> SegmentFiles:
+        return SegmentFiles(tmp_path, 3, Partitions(view_of(2)), 7, 8, **options)
 
     return opened
-
-
-@pytest.fixture
-def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the files that were synced, in order."""
-    names: list[str] = []
-    sync = os.fdatasync
-
-    def note(fd: int) -> None:
-        sync(fd)
-        names.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
-
-    monkeypatch.setattr(os, "fdatasync", note)
-    return names
 
 
 def rows(root: Path, entry: NewEntry) -> list[dict[str, object]]:
     with SegmentReader(root, entry.segment) as reader:
         [batch] = reader.read([entry.offset], [entry.offset + entry.length], [entry.crc32c], [0])
     return batch.to_pylist()
-
-
-def test_each_partition_and_set_of_columns_has_one_file(files: Open, tmp_path: Path) -> None:
-    """Append twice for each of three; read each entry back."""
-    opened = files()
-    wanted = [(0, BATCH), (1, BATCH), (0, OTHER)] * 2
-    entries = [opened.append(partition, number, batch) for number, (partition, batch) in enumerate(wanted)]
-    opened.start()
-    opened.close()
-    assert [e.segment for e in entries[:3]] == [e.segment for e in entries[3:]]
-    assert len({e.segment for e in entries}) == 3
-    assert [(e.partition_id, e.base_sequence, e.messages) for e in entries] == [
-        (10 + partition, number, batch.num_rows) for number, (partition, batch) in enumerate(wanted)
-    ]
-    assert SegmentName.parse(entries[1].segment) == SegmentName(3, 1, 21, 7)
-    assert [rows(tmp_path, e) for e in entries] == [batch.to_pylist() for _, batch in wanted]
-
-
-def test_new_ledger_gets_a_new_file(files: Open) -> None:
-    """Follow one of two partitions to its next ledger: the other one keeps its file."""
-    known = Partitions(view_of(2))
-    opened = files(known=known)
-    before = [opened.append(partition, 0, BATCH).segment for partition in (0, 1)]
-    known.follow(1, 30)
-    after = [opened.append(partition, 2, BATCH).segment for partition in (0, 1)]
-    assert after[0] == before[0]
-    assert SegmentName.parse(after[1]) == SegmentName(3, 1, 30, 7)
-    opened.close()
-
-
-def test_only_what_was_appended_is_synced(files: Open, synced: list[str]) -> None:
-    """Sync after appending to one file twice, then to none, then to another one."""
-    opened = files()
-    first = opened.append(0, 0, BATCH).segment
-    opened.append(0, 2, BATCH)
-    opened.start()
-    opened.start()
-    second = opened.append(1, 0, BATCH).segment
-    opened.start()
-    opened.close()
-    assert synced == [os.path.basename(path) for path in (first, second)]
-
-
-def test_file_that_makes_room_is_synced_before_it_is_closed(files: Open, synced: list[str]) -> None:
-    """Open three with two at most: the oldest is safe and closed, and its partition gets another file."""
-    opened = files(partitions=3, max_open=2)
-    entries = [opened.append(partition, 0, BATCH) for partition in range(3)]
-    assert synced == [os.path.basename(entries[0].segment)]
-    opened.start()
-    assert sorted(synced) == sorted(os.path.basename(e.segment) for e in entries)
-    assert opened.append(0, 2, BATCH).segment != entries[0].segment
-    opened.close()
 
 
 @pytest.mark.parametrize("name", ["write", "fdatasync"])

@@ -119,6 +119,8 @@ TAKEN: list[tuple[Any, pa.DataType, Any]] = [
     ("ä", pa.binary(), "ä".encode()),
     ("ä", pa.large_string(), "ä"),
     (np.bool_(True), pa.bool_(), True),
+    ([None, [1, None], []], pa.list_(pa.list_(pa.int32())), [None, [1, None], []]),
+    ({"k": None}, pa.map_(pa.string(), pa.int64()), [("k", None)]),
 ]
 
 

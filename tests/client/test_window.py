@@ -58,9 +58,3 @@ def test_an_error_comes_in_its_items_turn() -> None:
         told.extend(results)
     assert told == [0, 1, 2, 3, 4]
     assert not [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("txnlog-window")]
-
-
-@pytest.mark.parametrize("items", [[], [7]])
-def test_few_items_need_no_thread(items: list[int]) -> None:
-    """Ask for the thread that each item is looked at in."""
-    assert list(each(lambda _: threading.current_thread(), items)) == [threading.current_thread()] * len(items)

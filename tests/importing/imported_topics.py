@@ -9,11 +9,10 @@ from typing import Any
 
 import txn_source
 from tests.foreign.kafka.batch_writer import Record
-from tests.foreign.kafka.histories import NaiveLog, random_record, write_history
+from tests.foreign.kafka.histories import random_record
 from tests.foreign.kafka.partition_writer import PartitionWriter, Producer
 from txn_source import IsolationLevel
 from txn_source.foreign.foreign_log import ForeignPartition
-from txn_source.importing import ImportReport
 from txn_source.model.position import PositionRange
 
 Row = tuple[Any, ...]
@@ -56,17 +55,6 @@ class ApartWriter(PartitionWriter):
         return producer_id if producer_id < 0 else producer_id + 1000 * self.partition
 
 
-def write_partitions(rng: random.Random, root: Path, partitions: int = 3) -> list[NaiveLog]:
-    """Write a topic ``t`` with transactions that overlap on each partition."""
-    naive = []
-    for index in range(partitions):
-        writer = ApartWriter(root, partition=index, segment_bytes=rng.choice([600, 1 << 20]))
-        naive.append(write_history(rng, writer, rng.choice([3, 60])))
-        writer.flush()
-        writer.snapshot()
-    return naive
-
-
 def write_shared_transactions(rng: random.Random, root: Path, partitions: int = 3, count: int = 40) -> list[list[Row]]:
     """Write a topic ``t`` with transactions over its partitions, each with an epoch of its own, and overlapping.
 
@@ -95,8 +83,3 @@ def write_shared_transactions(rng: random.Random, root: Path, partitions: int = 
         writer.flush()
         writer.snapshot()
     return rows
-
-
-def ends(report: ImportReport) -> dict[tuple[str, int], int]:
-    """Return up to which key each partition was imported."""
-    return {(part.topic, part.partition): part.end.key for part in report.parts}

@@ -68,12 +68,3 @@ def test_ledgers_that_come_later_are_imported(seed: int, tmp_path: Path, monkeyp
     monkeypatch.setattr(batch_writer, "BATCH_ROWS", 5)
     monkeypatch.setattr(feed, "STEP_ROWS", 3)
     check(seed, tmp_path, monkeypatch)
-
-
-@pytest.mark.long
-def test_many_histories_of_ledgers_are_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, often."""
-    monkeypatch.setattr(batch_writer, "BATCH_ROWS", 5)
-    monkeypatch.setattr(feed, "STEP_ROWS", 3)
-    for seed in range(100, 250):
-        check(seed, tmp_path / str(seed), monkeypatch)

@@ -137,18 +137,6 @@ def test_topics_are_imported_together(tmp_path: Path, site: Site) -> None:
         assert (values(log, COMMITTED, "a"), values(log, COMMITTED, "b/c/d")) == ([0], [1])
 
 
-def test_thousands_of_small_transactions_are_imported(tmp_path: Path, log: txn_source.Log) -> None:
-    """Each stays a transaction of its own."""
-    writer = PartitionWriter(tmp_path / "kafka", segment_bytes=1 << 20)
-    for number in range(3000):
-        writer.send([record(number)], 1, transactional=True)
-        writer.end_transaction(1, commit=number % 3 > 0)
-    saved(writer)
-    assert import_topics(f"kafka:{tmp_path / 'kafka'}", "t", log).transactions == 3000
-    assert values(log, COMMITTED) == [number for number in range(3000) if number % 3 > 0]
-    assert values(log, UNCOMMITTED) == list(range(3000))
-
-
 def test_headers_become_properties_and_timestamps_event_times(tmp_path: Path, log: txn_source.Log) -> None:
     """Nothing of a header is lost, whatever is in it."""
     rows = [

@@ -13,7 +13,6 @@ import pytest
 from typer.testing import CliRunner
 
 import txn_source
-from tests.foreign.pulsar import sample_cases
 from tests.foreign.pulsar.offload_writer import (
     Frame,
     Sent,
@@ -25,13 +24,10 @@ from tests.foreign.pulsar.offload_writer import (
     single,
     write_ledger,
 )
-from tests.importing.imported_topics import source_rows
 from txn_source import IsolationLevel
 from txn_source.cli.app import app
 from txn_source.importing import import_topics
-from txn_source.importing.pulsar_source import METADATA
 from txn_source.model.errors import InvalidArgumentError, MessageUnreadableError, SchemaMismatchError
-from txn_source.model.position import PositionRange
 
 _RECORD = {
     "type": "record",
@@ -100,36 +96,6 @@ def test_metadata_that_is_named_is_kept(tmp_path: Path) -> None:
         for wrong in (["value"], ["__index", "__index"], ["all", "__index"]):
             with pytest.raises(InvalidArgumentError, match=r"[Mm]etadata"):
                 import_topics(source, "orders", log, metadata=wrong)
-
-
-@pytest.mark.parametrize("case", ["plain-batch", "entry-metadata"])
-def test_metadata_of_real_brokers(case: str, tmp_path: Path) -> None:
-    """Import a case with all metadata, and compare it with the columns of the source."""
-    source = sample_cases.unpack(case, tmp_path).log()
-    columns = ("__properties", *METADATA[1:], "__ledger_id", "__entry_id")
-    with txn_source.connect(tmp_path / "target") as log:
-        for name in source.partitions():
-            [part] = import_topics(source, [name.topic], log, metadata="all").parts
-            of = PositionRange(part.start, part.end)
-            level = IsolationLevel.READ_UNCOMMITTED
-            wanted = [
-                dict(zip(columns, row, strict=True)) for row in source_rows(source.partition(name), of, level, columns)
-            ]
-            found = (
-                log.scan(name.topic, isolation_level=level, columns=["__properties"]).read_all().column(0).to_pylist()
-            )
-            assert len(found) == len(wanted) > 0
-            for row, properties_ in zip(wanted, (dict(item) for item in found), strict=True):
-                place = f"{row['__ledger_id']}:{row['__entry_id']}:-1"
-                assert properties_["__message_id"].startswith(place)
-                assert properties_["__sequence_id"] == str(row["__sequence_id"])
-                assert properties_["__producer_name"] == row["__producer_name"]
-                assert int(properties_["__publish_time"]) == round(row["__publish_time"].timestamp() * 1000)
-                key = properties_.get("__ordering_key;base64")
-                assert (None if key is None else base64.b64decode(key)) == row["__ordering_key"]
-                assert (None if row["__index"] is None else str(row["__index"])) == properties_.get("__index")
-                own = {k: v for k, v in properties_.items() if not k.startswith("__")}
-                assert own == dict(row["__properties"])
 
 
 def avro(ident: int, note: str | None) -> bytes:

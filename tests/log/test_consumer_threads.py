@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.log.sites import Site
 from txn_source import Consumer, InvalidArgumentError, Log, MessageBatch, TxnLogError
 
 PRODUCERS, EACH = 3, 120
-KINDS = ["exclusive", "failover", "shared"]
+KINDS = ["exclusive", "shared"]
 
 
 class Got:
@@ -105,27 +105,6 @@ def test_each_message_goes_to_one_thread(log: Log, kind: str) -> None:
     consumer.flush()
     assert acknowledged(log)
     assert consumer.receive(0.0) is None
-
-
-def test_threads_of_two_shared_consumers_share(log: Log) -> None:
-    """Receive from two consumers in three threads each, and close one of them in the middle: nothing is missing."""
-    log.create_topic("t", 2)
-    consumers = [subscribe(log, type="shared", acknowledge_interval=0.02, queue_size=20) for _ in range(2)]
-    got = Got(PRODUCERS * EACH)
-
-    def receive(consumer: Consumer) -> None:
-        with suppress(InvalidArgumentError):  # it is closed
-            one_by_one(consumer, got)
-
-    def leave() -> None:
-        eventually(lambda: len(got.values) > EACH)
-        consumers[1].close()
-
-    with producing(log):
-        in_threads(*[lambda c=c: receive(c) for c in consumers for _ in range(3)], leave)  # type: ignore[misc]
-    assert set(got.values) == expected()
-    consumers[0].flush()
-    eventually(lambda: acknowledged(log))
 
 
 def test_reader_is_read_by_many_threads(log: Log) -> None:

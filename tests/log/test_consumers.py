@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.log.consuming import VALUES, WAIT_S, mark, meanwhile, numbered, receive, session_of, subscribe, take
+from tests.log.consuming import VALUES, WAIT_S, meanwhile, numbered, receive, session_of, subscribe, take
 from tests.log.holding import holding, settle
 from tests.log.meddling import meddling
 from tests.log.reading import eventually, send_each
@@ -101,18 +101,6 @@ def test_consumer_whose_lease_has_ended_gives_way(clocked_site: Site, clock: Man
         eventually(lambda: old.receive(WAIT_S) is None)
 
 
-def test_acknowledgements_are_sent_by_close(log: Log) -> None:
-    """Acknowledge and close; closing again is harmless, and the consumer takes nothing more."""
-    _, ids = numbered(log)
-    with subscribe(log) as consumer:
-        for _ in range(3):
-            consumer.acknowledge(receive(consumer))
-    assert mark(log) == ids[3]
-    consumer.close()
-    with pytest.raises(InvalidArgumentError, match="closed"):
-        consumer.receive(0.0)
-
-
 def test_unsubscribe_deletes_the_subscription(log: Log) -> None:
     """Unsubscribe alone, and beside another consumer, which keeps the subscription."""
     numbered(log)
@@ -123,19 +111,6 @@ def test_unsubscribe_deletes_the_subscription(log: Log) -> None:
         one.unsubscribe()
     other.unsubscribe()
     assert log.subscriptions("t") == []
-
-
-def test_subscription_with_consumers_is_not_deleted(log: Log) -> None:
-    """Delete it under a consumer, then without; the consumer isn't disturbed."""
-    numbered(log)
-    consumer = subscribe(log)
-    with pytest.raises(SubscriptionBusyError, match="can't be deleted"):
-        log.delete_subscription("t", "s")
-    assert take(consumer, 10) == VALUES
-    consumer.close()
-    log.delete_subscription("t", "s")
-    with pytest.raises(SubscriptionNotFoundError):
-        log.subscription("t", "s")
 
 
 @pytest.mark.parametrize("kind", ["exclusive", "shared"])
@@ -208,7 +183,7 @@ def test_service_takes_so_many_consumers(site: Site, monkeypatch: pytest.MonkeyP
     assert take(subscribe(log, "other"), 10) == VALUES
 
 
-@pytest.mark.parametrize("kind", ["exclusive", "failover", "shared"])
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
 def test_consumer_survives_a_restart_of_the_server(remote_site: Site, kind: str) -> None:
     """Acknowledge before and while the server is away: all of it is stored when it is back, and the rest comes."""
     log = remote_site.connect()
@@ -301,18 +276,6 @@ def test_redelivery_goes_to_who_has_room(log: Log, site: Site) -> None:
     assert take(third, 3) == VALUES[1:4]
     assert [c.unacknowledged for c in log.subscription("t", "s").consumers] == [1, 4]
     assert take(full, 1) == VALUES[:1]
-
-
-def test_redelivery_after_a_seek_finds_nobody_in_the_old_epoch(log: Log) -> None:
-    """Refuse a message, and seek: what was handed out before is forgotten, and all comes once."""
-    numbered(log)
-    consumers = [subscribe(log, type="shared", negative_acknowledge_delay=0.0, queue_size=4) for _ in range(2)]
-    message = receive(consumers[0])
-    consumers[0].negative_acknowledge(message)
-    consumers[1].seek("earliest")
-    eventually(lambda: consumers[0].epoch == 1)
-    found = share(*consumers, of=10)
-    assert sorted(value for got in found for value in got) == VALUES
 
 
 # Again

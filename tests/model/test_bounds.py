@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from txn_source.model.bounds import Bounds, first_unstable
+from txn_source.model.bounds import Bounds
 from txn_source.model.errors import InternalError, OutOfRangeError
 from txn_source.model.isolation import FetchIsolation, IsolationLevel
 from txn_source.model.position import Position, PositionRange
@@ -85,28 +85,6 @@ def test_bounds_out_of_order_are_our_bug(entries: tuple[int, int, int, int]) -> 
         Bounds(*(at(entry) for entry in entries))
 
 
-def test_everything_is_stable_without_transactions() -> None:
-    """Derive bounds with one copy needed and nothing unstable: all upper bounds are the log's end."""
-    assert Bounds.of(at(10), at(40)) == Bounds(at(10), at(40), at(40), at(40))
-
-
-def test_smallest_first_position_pins() -> None:
-    """Derive bounds with several unstable transactions, in no order."""
-    assert Bounds.of(at(10), at(40), [at(33), at(21), at(27)]).last_stable == at(21)
-
-
-def test_unstable_transaction_above_the_high_watermark_does_not_pin() -> None:
-    """Derive bounds where the first unstable position lies above, at and below the high watermark."""
-    for first, last_stable in ((31, 30), (30, 30), (29, 29)):
-        assert Bounds.of(at(10), at(40), [at(first)], at(30)).last_stable == at(last_stable)
-
-
-def test_last_stable_is_never_below_the_start() -> None:
-    """Trim into the middle of an open transaction: it pins at the log's start."""
-    bounds = Bounds.of(at(10), at(40), [at(3)])
-    assert bounds.last_stable == first_unstable([at(3)], at(10)) == at(10)
-
-
 def test_high_watermark_stays_inside_the_log() -> None:
     """Derive bounds from watermarks below the log's start and above its end."""
     assert Bounds.of(at(10), at(40), (), at(5)).high_watermark == at(10)
@@ -118,9 +96,3 @@ def test_empty_log_has_four_equal_bounds() -> None:
     bounds = Bounds.of(at(0), at(0))
     assert bounds == Bounds(at(0), at(0), at(0), at(0))
     assert bounds.clip(at(0), at(0), IsolationLevel.READ_COMMITTED).empty
-
-
-def test_nothing_unstable_is_told_from_unstable_at_the_first_position() -> None:
-    """Ask for the first unstable position without transactions, and with one that begins at (0, 0)."""
-    assert first_unstable([], Position(0, 0)) is None
-    assert first_unstable([Position(0, 0)], Position(0, 0)) == Position(0, 0)

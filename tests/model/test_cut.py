@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -172,43 +171,9 @@ def test_cost_is_of_what_lies_between_bounds_and_cut() -> None:
     assert of.steps == 3
 
 
-@given(BOUNDS, BOUNDS, TRANSACTIONS)
-@settings(max_examples=examples(50), deadline=None)
-def test_no_other_cut_below_the_bounds_is_larger_anywhere(bounds, other, spans) -> None:
-    """Take any bounds at or below the first that are a cut by chance: they lie at or below the one that was found."""
-    other = {p: min(other[p], bounds[p]) for p in bounds}
-    if is_cut(other, spans):
-        cut = cut_of(bounds, spans)
-        assert all(other[p] <= cut[p] for p in bounds)
-
-
-@given(BOUNDS, st.fixed_dictionaries({p: st.integers(0, 3) for p in range(PARTITIONS)}), TRANSACTIONS)
-@settings(max_examples=examples(50), deadline=None)
-def test_higher_bounds_never_give_a_lower_cut(bounds, raised, spans) -> None:
-    """Raise bounds: what was below the cut stays below it, so a reader that goes on never goes back."""
-    lower, higher = cut_of(bounds, spans), cut_of({p: bounds[p] + raised[p] for p in bounds}, spans)
-    assert all(lower[p] <= higher[p] for p in bounds)
-
-
-@given(BOUNDS, TRANSACTIONS)
-@settings(max_examples=examples(50), deadline=None)
-def test_cut_of_a_cut_is_itself(bounds, spans) -> None:
-    """Cut twice."""
-    cut = cut_of(bounds, spans)
-    assert cut_of(cut, spans) == cut
-
-
 def test_chain_of_transactions_is_followed_to_its_end() -> None:
     """Link many transactions, each over two neighbouring partitions: one bound held back lowers all of them."""
     count = 2000
     spans = [CommittedSpan(n, n + side, 5, 5) for n in range(count) for side in (0, 1)]
     bounds = {0: 5} | dict.fromkeys(range(1, count + 1), 100)
     assert cut_of(bounds, spans) == dict.fromkeys(range(count + 1), 5)
-
-
-@pytest.mark.parametrize(("held_back", "expected"), [(0, {0: 3, 1: 4}), (1, {0: 3, 1: 4}), (None, {0: 9, 1: 9})])
-def test_transfer_is_seen_whole_or_not_at_all(held_back, expected) -> None:
-    """Let a transfer have one leg on each of two partitions, and hold either bound back to its leg."""
-    spans = [CommittedSpan(7, 0, 3, 3), CommittedSpan(7, 1, 4, 4)]
-    bounds = {0: 9, 1: 9} | ({} if held_back is None else {held_back: expected[held_back]})
-    assert cut_of(bounds, spans) == expected

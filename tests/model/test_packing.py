@@ -67,29 +67,6 @@ def test_tasks_are_near_their_target(given_slices: list[Slice], target: int) -> 
     assert all(sum(group) + following[0] / 2 > target for group, following in pairwise(groups))
 
 
-def test_slices_are_put_together_up_to_the_target() -> None:
-    """Pack slices of 40 bytes for tasks of 100: two make 80, and a third one would be less than half over."""
-    pieces = [piece(0, i * 10, i * 10 + 5, 40) for i in range(7)]
-    assert [len(task) for task in pack(pieces, 100)] == [3, 3, 1]
-
-
-def test_joined_slice_costs_what_its_parts_did() -> None:
-    """Pack two neighbours, and a neighbour in positions that lies on another partition."""
-    tasks = pack([piece(0, 0, 5, 30), piece(0, 5, 9, 20), piece(1, 9, 12, 10)], 1000)
-    assert tasks == [[piece(0, 0, 9, 50), piece(1, 9, 12, 10)]]
-
-
-def test_slice_above_the_target_is_a_task_of_its_own() -> None:
-    """Pack a huge slice between small ones."""
-    tasks = pack([piece(0, 0, 1, 10), piece(1, 0, 1, 1000), piece(2, 0, 1, 10)], 100)
-    assert [[p.partition_id for p in task] for task in tasks] == [[0], [1], [2]]
-
-
-def test_nothing_makes_no_task() -> None:
-    """Pack no slices."""
-    assert pack([], 100) == []
-
-
 @given(slices(), st.data(), st.integers(1, 300))
 def test_in_step_every_entry_is_read_once_and_each_partition_in_order(
     given_slices: list[Slice], data: st.DataObject, target: int

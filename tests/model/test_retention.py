@@ -88,20 +88,6 @@ def test_ledgers_go_from_the_start_for_any_reason(limits: TrimLimits, gone: list
     assert ([x.ledger_id for x in found], held_by) == (gone, None)
 
 
-def test_subscription_keeps_a_ledger_and_all_behind_it() -> None:
-    """Trim all of three ledgers, of which a subscription needs the end of the second one."""
-    asked: list[Position] = []
-
-    def keeper(end: Position) -> str | None:
-        asked.append(end)
-        return "slow" if end > Position(1, 10) else None
-
-    ledgers = [ledger(number) for number in (1, 2, 3)]
-    found, held_by = trimmed_by(TrimLimits(keep_bytes=0), ledgers, STABLE, 300, keeper)
-    assert ([x.ledger_id for x in found], held_by) == ([1], "slow")
-    assert asked == [Position(2, 10), Position(1, 10)]
-
-
 @pytest.mark.parametrize("needed", [1, 2, 500, 999, 1000, 1001])
 def test_few_questions_find_what_is_needed_among_many_ledgers(needed: int) -> None:
     """Trim all of a thousand ledgers but those from the first needed one on; count how often anybody is asked."""
@@ -173,19 +159,3 @@ def test_retention_is_a_limit_by_age_and_by_size() -> None:
         True,
         False,
     ]
-
-
-def test_ledger_is_read_from_whatever_has_its_fields() -> None:
-    """Make a ledger of another one, which has more fields, and one that takes more fields."""
-    offloaded = OffloadableLedger.of(ledger(3), partition=0, partition_id=5)
-    assert offloaded == OffloadableLedger(
-        ledger_id=3,
-        entries=10,
-        messages=20,
-        bytes=100,
-        created_at_ms=0,
-        closed_at_ms=3_000,
-        partition=0,
-        partition_id=5,
-    )
-    assert offloaded.end == Position(3, 10)

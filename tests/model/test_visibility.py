@@ -6,12 +6,9 @@ definitions of semantics.md §2 and §3 only, and works everything out from the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
@@ -23,9 +20,8 @@ from tests.selection import examples
 from txn_source.model.bounds import Bounds, first_unstable
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
-from txn_source.model.visibility import NO_TXN, hidden, needed, visible
+from txn_source.model.visibility import NO_TXN, needed, visible
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "isolation.json").read_text(encoding="utf-8"))["cases"]
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 
 Place = tuple[int, int]
@@ -170,51 +166,6 @@ def places(positions: Iterable[Position]) -> list[Place]:
 # The worked cases
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in VECTORS])
-def test_worked_case(case: dict[str, Any]) -> None:
-    """Run a case of vectors/isolation.json, step by step, through the model: one ledger, one message per entry."""
-    log = CoreLog()
-    numbers: dict[str, int] = {}
-    expected = 0
-    for step in case["steps"]:
-        [(action, value)] = step.items()
-        match action:
-            case "append":
-                txn = value["txn"] if value["txn"] is None else numbers.setdefault(value["txn"], len(numbers))
-                for _ in range(value["messages"]):
-                    log.append(txn)
-            case "commit" | "abort":
-                log.end(numbers.setdefault(value, len(numbers)), abort=action == "abort")
-            case "high_watermark":
-                log.high_watermark = Position(0, value)
-            case "log_start":
-                log.log_start = Position(0, value)
-            case "aborted":
-                names = {number: name for name, number in numbers.items()}
-                found = log.aborted(PositionRange(Position(0, value["start"]), Position(0, value["end"])))
-                assert sorted(names[a.txn] for a in found) == value["is"]
-                expected += 1
-            case "expect":
-                _assert_expected(log, value)
-                expected += 1
-            case _:
-                raise AssertionError(f"the driver doesn't know the step {action!r}")
-    assert expected
-
-
-def _assert_expected(log: CoreLog, value: dict[str, Any]) -> None:
-    bounds = log.bounds()
-    unstable = first_unstable(log.unstable_firsts(), log.log_start)
-    assert {
-        "first_unstable": unstable and unstable.entry_id,
-        "last_stable": bounds.last_stable.entry_id,
-        "high_watermark": bounds.high_watermark.entry_id,
-        "log_end": bounds.log_end.entry_id,
-        "read_committed": [p.entry_id for p in log.read(log.readable(COMMITTED), COMMITTED)],
-        "read_uncommitted": [p.entry_id for p in log.read(log.readable(UNCOMMITTED), UNCOMMITTED)],
-    } == value
-
-
 # The model against the naive log
 
 
@@ -314,16 +265,6 @@ class CoreAgainstNaive(RuleBasedStateMachine):
         assert rows[: len(known)] == known
         self.stable_rows = rows
 
-    @invariant()
-    def markers_are_never_seen_and_plain_messages_never_hidden(self) -> None:
-        for level in IsolationLevel:
-            readable = self.core.readable(level)
-            rows = set(places(self.core.read(readable, level)))
-            for at, txn, kind in self.naive.entries:
-                assert not (kind != "message" and at in rows)
-                if txn is None and place(readable.start) <= at < place(readable.end):
-                    assert at in rows
-
     @rule(data=st.data(), level=st.sampled_from(IsolationLevel))
     def read_in_pieces(self, data: st.DataObject, level: IsolationLevel) -> None:
         """Split the readable range at any places: each piece asks for its own aborted set, the rows stay the same."""
@@ -372,42 +313,6 @@ def test_entry_at_the_bound_is_not_read(abort: bool) -> None:
     assert log.read(planned, COMMITTED) == [Position(0, 0)]
     log.end(0, abort=abort)
     assert log.read(planned, COMMITTED) == [Position(0, 0)]
-
-
-def test_entry_at_the_start_is_read() -> None:
-    """Read [1, 3): the start is inclusive, the end is not."""
-    log = _log(*[("append", None)] * 5)
-    assert log.read(PositionRange(Position(0, 1), Position(0, 3)), COMMITTED) == [Position(0, 1), Position(0, 2)]
-
-
-def test_transaction_zero_is_hidden_and_plain_messages_are_not() -> None:
-    """Abort the transaction with the id (0,0), amid plain messages: presence counts, not a number other than zero."""
-    log = _log(("append", None), ("append", 0), ("append", None), ("abort", 0))
-    [aborted] = log.aborted(log.readable(COMMITTED))
-    assert aborted == Trace(0, Position(0, 1), Position(0, 3), aborted=True)
-    assert log.read(log.readable(COMMITTED), COMMITTED) == [Position(0, 0), Position(0, 2)]
-
-
-def test_level_alone_decides_never_the_timing() -> None:
-    """Read uncommitted before and after an abort: the aborted message is there both times."""
-    log = _log(("append", 0))
-    before = log.read(log.readable(UNCOMMITTED), UNCOMMITTED)
-    log.end(0, abort=True)
-    assert log.read(log.readable(UNCOMMITTED), UNCOMMITTED) == before == [Position(0, 0)]
-
-
-def test_unknown_transaction_is_visible() -> None:
-    """Filter with an aborted set that knows other transactions only, and with an empty one."""
-    txns = np.array([7, NO_TXN, 8], np.int64)
-    assert hidden(txns, np.array([8, 9], np.int64)).tolist() == [False, False, True]
-    assert hidden(txns, np.array([], np.int64)).tolist() == [False, False, False]
-
-
-def test_committed_and_ongoing_transactions_are_not_in_the_aborted_set() -> None:
-    """Ask for the whole range of a log with one transaction of each state."""
-    log = _log(("append", 0), ("append", 1), ("append", 2), ("commit", 0), ("abort", 1))
-    whole = PositionRange(log.log_start, log.log_end)
-    assert [a.txn for a in log.aborted(whole)] == [1]
 
 
 @pytest.mark.parametrize(

@@ -92,15 +92,14 @@ class ForgetfulDisk:
         folder: what is watched.
         most: how many states of one moment are looked at; of more, those that lose one thing or all but one, and a
             random choice of the others.
-        seed: of the choice.
     """
 
-    def __init__(self, folder: Path, most: int = 24, seed: int = 0) -> None:
+    def __init__(self, folder: Path, most: int = 24) -> None:
         self.folder = folder
         self.states: dict[tuple[Any, ...], CrashState] = {}
         self.moments = 0
         self._most = most
-        self._source = random.Random(seed)
+        self._source = random.Random(0)
         self._top = _Node(0, {})
         self._known: dict[int, _Node] = {}
         self._promises: list[Hashable] = []

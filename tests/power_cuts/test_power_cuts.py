@@ -7,11 +7,10 @@ Then every state in which the disk may come back is opened as a log.
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import sqlite3
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import mock
@@ -20,8 +19,7 @@ import pytest
 
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED
 from tests.power_cuts.forgetful_disk import CrashState, ForgetfulDisk
-from tests.selection import mostly_long
-from txn_source import Log, OnlyCopyError, Producer, connect
+from txn_source import Log, connect
 from txn_source.storage.folders import make_folder
 from txn_source.storage.root import LogRoot
 
@@ -195,59 +193,6 @@ def test_what_was_acknowledged_survives_many_power_cuts(quick_folder: Path, scen
     check_all(quick_folder, list(disk.states.values()))
 
 
-def history(seed: int) -> Scenario:
-    """Return a scenario that does at random what logs are for, with two producers of each of two topics."""
-
-    def scenario(disk: ForgetfulDisk, root: Path) -> None:
-        source = random.Random(seed)
-        with connect(root) as log, ExitStack() as stack:
-            disk.promise(LOG)
-            producers: dict[str, list[Producer]] = {}
-            for topic in ("orders", "payments"):
-                log.create_topic(topic, 2, offload_uri="elsewhere" if seed % 2 else None)
-                opened = [log.producer(topic, batching=BY_HAND) for _ in range(2)]
-                producers[topic] = [stack.enter_context(producer) for producer in opened]
-            for step in range(20):
-                topic = source.choice(["orders", "payments"])
-                producer, partition = source.choice(producers[topic]), source.randrange(2)
-                match source.choice(["send", "send", "send", "txn", "roll", "offload", "delete hot", "delete tiered"]):
-                    case "send":
-                        values = [b"%d %d" % (step, i) for i in range(source.randint(1, 3))]
-                        for value in values:
-                            producer.send(value, partition=partition)
-                        producer.flush()
-                        disk.promise(*(("row", topic, v, level) for v in values for level in (COMMITTED, UNCOMMITTED)))
-                    case "txn":
-                        txn, ends = log.begin_transaction(), source.random() < 0.7
-                        sent = {t: b"txn %d %s" % (step, t.encode()) for t in producers}
-                        for name, value in sent.items():
-                            source.choice(producers[name]).send(value, txn=txn, partition=source.randrange(2))
-                        txn.commit() if ends else txn.abort()
-                        if ends:
-                            disk.promise(*(("row", t, value, COMMITTED) for t, value in sent.items()))
-                    case "roll":
-                        log.roll_ledger(topic)
-                    case "offload":
-                        log.roll_ledger(topic, partition)
-                        log.offload(topic)
-                    case "delete hot":
-                        log.delete_hot(topic)
-                    case "delete tiered":
-                        with suppress(OnlyCopyError):
-                            log.delete_offloaded(topic)
-
-    return scenario
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(12))
-def test_random_histories_survive_power_cuts(quick_folder: Path, seed: int) -> None:
-    """Do things at random, with every state of each moment up to hundreds; prints how many."""
-    disk = watched(quick_folder, history(seed), 200, seed)
-    print(f"history {seed}: {disk.moments} moments, {len(disk.states)} states")
-    check_all(quick_folder, list(disk.states.values()))
-
-
 def nothing(*_: object) -> None:
     """Sync nothing."""
 
@@ -282,9 +227,8 @@ LEFT_OUT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "left_out", mostly_long(LEFT_OUT, "a segment's bytes", "a segment's name", "the root's marker", "an object")
-)
+@pytest.mark.long
+@pytest.mark.parametrize("left_out", LEFT_OUT)
 def test_each_sync_is_needed(quick_folder: Path, left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out one sync: some power cut breaks a promise, which shows that the tests above would tell."""
     scenario, place, instead = LEFT_OUT[left_out]
@@ -295,11 +239,11 @@ def test_each_sync_is_needed(quick_folder: Path, left_out: str, monkeypatch: pyt
     assert any(problem(state, quick_folder) for state in newest_first)
 
 
-def watched(place: Path, scenario: Scenario, most: int, seed: int = 0) -> ForgetfulDisk:
+def watched(place: Path, scenario: Scenario, most: int) -> ForgetfulDisk:
     """Run a scenario over a disk that notes in which states it may come back, at most so many for each moment."""
     folder = place / "disk"
     folder.mkdir()
-    with ForgetfulDisk(folder, most, seed) as disk:
+    with ForgetfulDisk(folder, most) as disk:
         scenario(disk, folder / "log")
     return disk
 

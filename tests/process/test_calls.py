@@ -67,13 +67,6 @@ def test_call_in_time_raises_what_it_raises(kind: type[BaseException]) -> None:
         within(WAIT_S, call)
 
 
-def test_call_runs_in_another_thread() -> None:
-    """Look at the call's thread: it is a daemon, so it doesn't delay the program's end."""
-    thread = within(WAIT_S, lambda _: threading.current_thread())
-    assert thread is not threading.current_thread()
-    assert thread.daemon
-
-
 @pytest.mark.parametrize("seconds", [0.0, -1.0])
 def test_late_answer_is_not_copied(seconds: float) -> None:
     """Give a call no time: its late ``fill`` raises Abandoned, and leaves the buffer as it is."""
@@ -112,19 +105,6 @@ def test_whoever_waits_can_be_interrupted() -> None:
     with ended(late), pytest.raises(KeyboardInterrupt):
         within(WAIT_S, call)
     assert bytes(late.buffer) == b"mine"
-
-
-def test_begun_call_runs_before_its_result_is_wanted() -> None:
-    """Start a call, wait until it runs, and ask for its result twice."""
-    running = threading.Event()
-
-    def call() -> int:
-        running.set()
-        return 7
-
-    result = begun(call)
-    assert running.wait(WAIT_S)
-    assert [result(), result()] == [7, 7]
 
 
 @pytest.mark.parametrize("kind", [OSError, SystemExit])

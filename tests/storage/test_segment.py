@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -79,25 +78,6 @@ def test_file_is_an_arrow_stream_for_any_reader(tmp_path: Path) -> None:
         assert stream.read_all().column("value").to_pylist() == [b"a", b"b", b"c"]
 
 
-def test_entries_lie_one_behind_the_other(tmp_path: Path) -> None:
-    """Compare the offsets with the file: they cover all of it but the header, without a gap."""
-    entries = write(tmp_path, raw(b"a"), raw(b"b" * 1000), raw())
-    ends = [e.offset + e.length for e in entries]
-    assert [e.offset for e in entries[1:]] == ends[:-1]
-    assert ends[-1] == (tmp_path / PATH).stat().st_size
-
-
-def test_entries_can_be_read_while_more_are_written(tmp_path: Path) -> None:
-    """Open a reader after the first sync, append more, and read what was there."""
-    writer = SegmentWriter(tmp_path, PATH, RAW_SCHEMA)
-    first = writer.append(raw(b"a"))
-    writer.sync()
-    with SegmentReader(tmp_path, PATH) as reader:
-        writer.append(raw(b"b"))
-        assert list(read(reader, [first])) == [raw(b"a")]
-    writer.close()
-
-
 def test_reader_keeps_working_when_the_file_is_deleted(tmp_path: Path) -> None:
     """Delete the file under an open reader, and read it twice."""
     entries = write(tmp_path, raw(b"a"), raw(b"b"))
@@ -117,15 +97,6 @@ def test_batches_outlive_their_reader(tmp_path: Path) -> None:
     assert batch == raw(b"a" * 5000)
 
 
-def test_torn_tail_is_harmless(tmp_path: Path) -> None:
-    """Leave half an entry at the end, as a crash does: what was synced before it is read as ever."""
-    entries = write(tmp_path, raw(b"a"), raw(b"b"))
-    with (tmp_path / PATH).open("ab") as file:
-        file.write(raw(b"c").serialize().to_pybytes()[:-9])
-    with SegmentReader(tmp_path, PATH) as reader:
-        assert list(read(reader, entries)) == [raw(b"a"), raw(b"b")]
-
-
 def test_segment_is_never_written_over(tmp_path: Path) -> None:
     """Create a second writer of the same path: it is refused, and the file stays as it was."""
     write(tmp_path, raw(b"a"))
@@ -141,60 +112,6 @@ def test_root_that_is_no_folder_refuses_writes(tmp_path: Path) -> None:
     with pytest.raises(StorageWriteError, match=r"^\[TXNLOG_STORAGE_WRITE_FAILED\] Segment .*/segments/1/0/a\.arrow "):
         SegmentWriter(tmp_path, PATH, RAW_SCHEMA)
     assert [p.name for p in tmp_path.iterdir()] == ["segments"]
-
-
-def test_writing_after_close_is_our_bug(tmp_path: Path) -> None:
-    """Append to a closed writer: that is an internal error, and the file stays as it was."""
-    writer = SegmentWriter(tmp_path, PATH, RAW_SCHEMA)
-    writer.close()
-    writer.close()
-    size = (tmp_path / PATH).stat().st_size
-    with pytest.raises(InternalError, match="written to after it was closed"):
-        writer.append(raw(b"a"))
-    assert (tmp_path / PATH).stat().st_size == size
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a file system of 64 KiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    try:
-        allowed = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        allowed = False
-    if not allowed:
-        pytest.skip("mounting a small file system is not permitted; the test with a limit of the file's size runs")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def test_full_disk_refuses_an_entry_and_keeps_the_others(small_disk: Path) -> None:
-    """Fill a file system in the middle of an entry: the error says so, the writer is broken, older entries are read."""
-    writer = SegmentWriter(small_disk, PATH, RAW_SCHEMA)
-    kept = writer.append(raw(b"a" * 10_000))
-    writer.sync()
-    assert not writer.broken
-    with pytest.raises(StorageWriteError) as caught:
-        writer.append(raw(b"b" * 100_000))
-    assert str(caught.value) == (
-        f"[TXNLOG_STORAGE_WRITE_FAILED] Segment {small_disk / PATH} can't be written: the disk is full."
-        " The messages were not registered. Free some space or mend the storage, then try again."
-    )
-    assert writer.broken
-    writer.close()
-    with SegmentReader(small_disk, PATH) as reader:
-        assert list(read(reader, [kept])) == [raw(b"a" * 10_000)]
-
-
-def test_new_segment_on_a_full_disk_is_refused(small_disk: Path) -> None:
-    """Fill a file system, then create a segment: the error says that the disk is full."""
-    with (small_disk / "ballast").open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(b"x" * 4096)
-    with pytest.raises(StorageWriteError, match="the disk is full"):
-        SegmentWriter(small_disk, PATH, RAW_SCHEMA)
 
 
 LIMITED = """

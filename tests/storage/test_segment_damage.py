@@ -114,14 +114,6 @@ def test_truncated_file_gives_whole_entries_or_an_error(root: Path, size: int) -
         assert str(root / PATH) in str(caught.value)
 
 
-def test_entry_whose_bytes_belong_to_another_is_found(root: Path) -> None:
-    """Swap two whole entries, each of them sound: the checksums tell."""
-    data, (first, second, third) = written()
-    parts = [data[e.offset : e.offset + e.length] for e in (first, second, third)]
-    with pytest.raises(SegmentUnreadableError, match=r"entry 7:0 has checksum"):
-        read(root, data[:HEADER] + parts[2] + parts[1] + parts[0], 0)
-
-
 @pytest.mark.parametrize("index", range(len(BATCHES)))
 def test_damaged_one_of_several_entries_is_named(root: Path, index: int) -> None:
     """Read three entries at once of which one is damaged: the error names that one."""

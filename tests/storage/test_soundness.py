@@ -256,9 +256,3 @@ def test_properties_that_are_no_dict_are_refused(wrong: Any, start: int) -> None
     assert conform(batch.slice(0, 4 - start), topic).num_rows == 4 - start
     with pytest.raises(SchemaMismatchError, match=rf"row {4 - start} has a name twice, or one of no text\. Give each"):
         conform(batch, topic)
-
-
-def test_properties_are_text() -> None:
-    """Fit good properties, for the checks above to mean something."""
-    batch = pa.record_batch([pa.nulls(1, pa.int64()), pa.array([[("a", "b")]], PROPERTIES.type)], ["n", "__properties"])
-    assert conform(batch, pa.schema([("n", pa.int64())])).num_rows == 1

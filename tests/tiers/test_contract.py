@@ -15,7 +15,7 @@ import pytest
 from tests.log.reading import COMMITTED, UNCOMMITTED, told_by
 from tests.log.tiers import everything, tiers_of, write_ledgers
 from tests.tiers.stores import Bucket, Store
-from txn_source import Log, OnlyCopyError, SegmentUnreadableError, connect
+from txn_source import Log, OnlyCopyError, SegmentUnreadableError
 from txn_source.storage import tiered
 
 LEVELS = (COMMITTED, UNCOMMITTED)
@@ -177,10 +177,3 @@ def before_in_bucket(log: Log, bucket: Bucket) -> dict[str, pa.Table]:
     log.offload("orders")
     log.delete_hot("orders")
     return found
-
-
-def test_restarted_log_reads_objects(log: Log, before_in_bucket: dict[str, pa.Table]) -> None:
-    """Open the log once more: it knows where the objects are."""
-    with connect(log.root, create=False) as again:
-        for level in LEVELS:
-            assert everything(again, "orders", level).equals(before_in_bucket[level])

@@ -15,11 +15,10 @@ from tests.foreign.kafka.partition_writer import PartitionWriter
 from tests.importing.imported_topics import target_rows, write_shared_transactions
 from tests.log.reading import values
 from tests.tiers.object_logs import objects
-from tests.tiers.proxy import Fault, Proxy
 from tests.tiers.stores import Bucket, S3Server
-from txn_source import IsolationLevel, Log, UnavailableError
+from txn_source import IsolationLevel, Log
 from txn_source.cli.app import app
-from txn_source.importing import batch_writer, feed, import_topics
+from txn_source.importing import import_topics
 
 PARTITIONS = 3
 
@@ -57,37 +56,6 @@ def test_batch_of_an_import_is_one_object(
         log.delete_hot("t")
         assert objects(bucket) == []
         assert all_rows(log) == expected
-
-
-@pytest.mark.long
-def test_store_that_fails_in_the_middle_of_an_import_doubles_nothing(
-    source: str,
-    expected: list[Any],
-    bucket: Bucket,
-    proxy: Proxy,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    pauses_pass_at_once: None,
-) -> None:
-    """Let the store be busy for the third of many batches, past the deadline of a write; then import again."""
-    monkeypatch.setattr(batch_writer, "BATCH_ROWS", 10)
-    monkeypatch.setattr(feed, "STEP_ROWS", 10)
-    uri, puts = bucket.uri_at(proxy.endpoint), 0
-
-    def third(request: Any) -> bool:
-        nonlocal puts
-        puts += request.method == "PUT" and ".arrows" in request.path
-        return puts > 2 and request.method == "PUT"
-
-    with txn_source.connect(uri, metadata=tmp_path / "log.db") as log:
-        proxy.set_fault(Fault("busy", third))
-        with pytest.raises(UnavailableError, match="the store is too busy"):
-            import_topics(source, "t", log)
-        proxy.set_fault(None)
-        assert 0 < len(all_rows(log)[1]) < len(expected[1])
-        import_topics(source, "t", log)
-        assert all_rows(log) == expected
-    assert len(objects(bucket)) > 3
 
 
 def test_command_imports_to_a_prefix(
