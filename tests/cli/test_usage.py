@@ -155,7 +155,7 @@ REFUSED: list[tuple[tuple[str, ...], str]] = [
     (("transactions", "show", "seven"), "[TXNLOG_INVALID_ARGUMENT] 'seven' is not a transaction id."),
     (("gc", "--older-than", "old"), "[TXNLOG_INVALID_ARGUMENT] 'old' is not a duration."),
     (("consume", "orders", "--isolation-level", "x"), "[TXNLOG_INVALID_ARGUMENT] 'x' is not an isolation level."),
-    (("consume", "orders", "--start", "{"), "[TXNLOG_INVALID_ARGUMENT] The offsets '{' are not JSON"),
+    (("consume", "orders", "--start", "{"), "[TXNLOG_INVALID_ARGUMENT] '{' is not JSON"),
     (
         ("consume", "orders", "--data-read-priority", "x"),
         "[TXNLOG_INVALID_ARGUMENT] 'x' is not a read priority. Use",
