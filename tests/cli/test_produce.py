@@ -176,7 +176,7 @@ def test_interrupt_aborts_the_transaction_at_hand(
 def test_interrupt_beside_a_commit_tells_what_counts(
     committed: bool, told: str, stored: list[bytes], txnlog: Any, log: txn_source.Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Strike just after the first commit, and instead of it: what is told to be stored is what is stored."""
+    """Interrupt just after the first commit, and instead of it: the output names exactly what is stored."""
     log.create_topic("orders")
     commit = txn_source.Transaction.commit
 

@@ -1,6 +1,6 @@
 """A connection that is made again: what counts of it, when it is tried again, and when no more.
 
-Conversations are fakes that answer as they are told; nothing waits, and the clock stands still.
+The conversations are fakes with scripted answers; nothing waits, and the clock stands still.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FakeTransport:
 
 
 class FakeConversation:
-    """A conversation that says what it is told to."""
+    """A conversation with scripted answers."""
 
     def __init__(self, transport: FakeTransport, heard: Any) -> None:
         self._transport = transport
@@ -73,7 +73,7 @@ class FakeThread:
 
 @dataclass(eq=False)
 class Subscriber:
-    """A subscriber that notes what it is told."""
+    """A subscriber that records its calls."""
 
     told: list[Any] = field(default_factory=list)
     over: bool = False

@@ -1,4 +1,4 @@
-"""The segments that a writer has open: what is never used again, and what whoever discards them finds."""
+"""The segments that a writer has open: which are never used again, and what a caller finds who discards them."""
 
 from __future__ import annotations
 

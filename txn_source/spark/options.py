@@ -117,7 +117,7 @@ class ColumnOptions:
     ) -> ColumnOptions:
         """Return the options' meaning, or raise INVALID_ARGUMENT for the first that can't be.
 
-        ``properties``: lower-case names that may be those of a table's properties, of which any is allowed.
+        ``properties``: names, in lower case, that may be a table's properties; unknown ones are allowed.
         """
         given = _Given(options, properties)
         elsewhere: Elsewhere = {"batch writes only": _BATCH_WRITE}

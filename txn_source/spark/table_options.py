@@ -48,7 +48,7 @@ def without_sparks_own(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def table_properties(options: Mapping[str, str]) -> set[str]:
-    """Return the lower-case names that may be from TBLPROPERTIES: Spark hands over each option of OPTIONS twice."""
+    """Return, in lower case, the names that may come from TBLPROPERTIES: Spark hands over OPTIONS twice."""
     names = {name.lower() for name in options}
     return {name for name in names if f"{_COPY}{name}" not in names}
 

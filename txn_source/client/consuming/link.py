@@ -1,13 +1,13 @@
 """A connection to a subscription that is made again when it is lost: of a consumer, or of a stream.
 
-One conversation with the service counts at a time. What an older one says is dropped, and so is its end. A new one is
-made by the thread that does what is due, so that a caller who only listens never waits for it:
+One conversation with the service counts at a time. What an older one says is dropped, and so is its end. The thread
+that does what is due makes the new one, so that a caller who only listens never waits for it:
 
 1. ``connect`` opens a conversation, and the subscriber adopts the answer.
 2. The conversation is lost (the service or the network went), given up, or renewed.
 3. ``keep``, which the thread calls, connects again at once, then after pauses that double. UNAVAILABLE is tried again,
-   and so is a limit, which the subscriber's own old connection may still count for. Any other error is a refusal, ends
-   the link, and is told the subscriber.
+   and so is a limit: the subscriber's own old connection may still count towards it. Any other error is a refusal: it
+   ends the link, and the subscriber gets it.
 4. ``close`` disconnects. Nothing is connected any more after it.
 """
 

@@ -2,7 +2,7 @@
 
 A put has come to its end when all roots have it, or when as many have it as are to be acknowledged and the others had
 a short while more, or when nothing more came for long. It has failed only if no root has it. A root that fails is left
-out of the next puts for a while; a copy that comes later is made known by whoever repairs the log.
+out of the next puts for a while. ``txnlog maintain`` makes a later copy known.
 
 What is in too few roots is kept in memory, and put into the others once more with each flush.
 """

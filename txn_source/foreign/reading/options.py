@@ -63,7 +63,7 @@ class ForeignOptions:
         Args:
             options: as they were given; ``path`` names the log.
             kind: ``batch``, ``stream`` or ``schema``, which Spark asks for without saying for which of the two.
-            properties: lower-case names that may be those of a table's properties, of which any is allowed.
+            properties: names, in lower case, that may be a table's properties; unknown ones are allowed.
         """
         path = next((value for name, value in options.items() if name.lower() == "path"), "")
         target = ForeignTarget.parse(path)

@@ -83,7 +83,7 @@ class Conversation:
             except TxnLogError as error:
                 receipt.error.CopyFrom(error_to_wire(error))
             response = pb.ConsumeResponse(receipt=receipt)
-            if what == "redeliver":  # whoever has this answer has seen what was delivered before
+            if what == "redeliver":  # all that was delivered before the request reaches the caller before this answer
                 self._session.send_after_look(response)
                 self._hub.wake(self._session)
             else:

@@ -3,7 +3,7 @@
 1. It begins with the subscription's epoch, at the subscription's cursors.
 2. Permits of the current epoch let messages be delivered; each message that is delivered uses one.
 3. A new epoch, or another active consumer, begins anew at the cursors. Permits that were given before are void.
-4. Partitions that are added to the topic join the epoch at their cursors, once the consumer is told of them.
+4. Partitions that are added to the topic join the epoch at their cursors. The consumer learns of them first.
 
 Requests are taken by one thread, deliveries made by the dispatcher, and answers read by a third one. None of them waits
 for another: they share a few numbers under a lock, and a queue. Where it was read is the dispatcher's alone.
