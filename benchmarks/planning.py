@@ -18,13 +18,14 @@ _CHILD = (
     + """
 import sys, time
 import txn_source
-from txn_source.client.reading.plan import plan
-from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.own_log import OwnLog
+from txn_source.reading.plan import plan
+from txn_source.reading.request import ReadRequest, Selection
 from txn_source.client.reading.source import resolve
 log = txn_source.connect(sys.argv[1], create=False)
 start = time.perf_counter()
-source = resolve(log.metadata, ["t"])
-planned = plan(log.access, source, ReadRequest())
+source = resolve(log.metadata, Selection.of("t"))
+planned = plan(OwnLog(log.access), source, ReadRequest())
 seconds = time.perf_counter() - start
 print(seconds, peak_megabytes(), len(planned.tasks))
 """

@@ -19,16 +19,18 @@ from benchmarks.prepared import ROWS, prepared_batch, prepared_frame
 from benchmarks.scan import drain, messages
 from txn_source.client.connecting import connect
 from txn_source.client.log import Log
-from txn_source.client.places import Offsets
-from txn_source.client.reading.plan import plan
-from txn_source.client.reading.request import ReadRequest
+from txn_source.client.places import parse_side
+from txn_source.client.reading.own_log import OwnLog
 from txn_source.client.reading.source import resolve
-from txn_source.client.stream_offset import StreamOffset
-from txn_source.client.streaming.batch_limits import StreamLimits
-from txn_source.client.streaming.stream import StreamedTopics, TopicStream
+from txn_source.client.streaming.own_guard import own_stream
 from txn_source.client.writing.producer import Producer
 from txn_source.client.writing.transaction import Transaction
 from txn_source.model.position import EARLIEST, LATEST
+from txn_source.reading.limits import StreamLimits
+from txn_source.reading.places import Side
+from txn_source.reading.plan import plan
+from txn_source.reading.request import ReadRequest, Selection
+from txn_source.reading.stream_offset import StreamOffset
 
 _VALUE_BYTES = 120
 
@@ -225,7 +227,7 @@ def _cut(bench: Bench, log: Log) -> Iterator[Result]:
             with log.begin_transaction() as txn:
                 _transfer(producer, number, txn)
         hanging.abort()
-        first = resolve(log.metadata, ["transfers"]).partitions[0].view.bounds.log_start
+        first = resolve(log.metadata, Selection.of("transfers")).partitions[0].view.bounds.log_start
         behind = {
             "transfers": {0: str(first)}
         }  # one bound is held back, and all the others lie behind the transactions
@@ -247,15 +249,14 @@ def _transfer(producer: Producer, number: int, txn: Transaction) -> None:
 
 def _plan(log: Log, cut: bool, end: dict[str, dict[int, str]]) -> None:
     """Plan a batch read."""
-    request = ReadRequest(end=Offsets.parse(end, LATEST), consistent_cut=cut)
-    plan(log.access, resolve(log.metadata, ["transfers"]), request)
+    request = ReadRequest(end=parse_side(end, LATEST), consistent_cut=cut)
+    plan(OwnLog(log.access), resolve(log.metadata, Selection.of("transfers")), request)
 
 
 def _limited(log: Log, cut: bool, most: int) -> None:
     """Find the end of a stream's batch of so many messages."""
-    request = ReadRequest(start=Offsets(EARLIEST), consistent_cut=cut)
-    of = StreamedTopics(["transfers"], None, None)
-    stream = TopicStream(log.access, of, request, StreamLimits(max_messages=most))
+    request = ReadRequest(start=Side(EARLIEST), consistent_cut=cut)
+    stream = own_stream(log.access, Selection.of("transfers"), request, StreamLimits(max_messages=most))
     begin = stream.initial()
     assert stream.latest(begin) is not begin
 
@@ -278,7 +279,7 @@ def _many_partitions(bench: Bench, log: Log) -> Iterator[Result]:
     """How far, and in which tasks: a batch over 1,000 partitions with a message in each."""
     count = bench.size(1000, 20)
     log.create_topic("wide", partitions=count)
-    stream = TopicStream(log.access, StreamedTopics(["wide"], None, None), ReadRequest(), StreamLimits())
+    stream = own_stream(log.access, Selection.of("wide"), ReadRequest(), StreamLimits())
     begin = stream.newest()
     with log.producer("wide") as producer:
         for partition in range(count):

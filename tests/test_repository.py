@@ -30,7 +30,8 @@ LAYERS_ABOVE = {
     "model": (),
     "process": ("model.errors",),
     "storage": ("model", "process"),
-    "foreign": ("model", "storage"),
+    "reading": ("model",),
+    "foreign": ("model", "storage", "reading"),
     "observing": ("model",),
     "metadata.protocol": ("model", "storage"),
     "metadata.access": ("model", "metadata.protocol", "observing"),
@@ -39,13 +40,13 @@ LAYERS_ABOVE = {
     "metadata.delivery": ("model", "process", "storage", "metadata.protocol", "metadata.store", "observing"),
     "metadata.service": ("model", "process", "storage", "metadata", "observing"),
     "http": ("model", "process", "storage", "metadata", "observing"),
-    "client": ("model", "process", "storage", "foreign", "metadata", "observing"),
-    "spark": ("model", "storage", "foreign", "metadata", "client", "importing", "observing"),
-    "importing": ("model", "storage", "foreign", "metadata.stub", "client"),
-    "console": ("model", "storage", "metadata", "http", "client", "observing"),
+    "client": ("model", "process", "storage", "reading", "foreign", "metadata", "observing"),
+    "spark": ("model", "storage", "reading", "foreign", "metadata", "client", "importing", "observing"),
+    "importing": ("model", "storage", "reading", "foreign", "metadata.stub", "client"),
+    "console": ("model", "storage", "reading", "metadata", "http", "client", "observing"),
     "upkeep": ("model", "process", "storage", "metadata", "client", "observing"),
     "cli": (
-        *("model", "process", "storage", "foreign", "metadata", "http", "client", "spark", "importing"),
+        *("model", "process", "storage", "reading", "foreign", "metadata", "http", "client", "spark", "importing"),
         *("console", "upkeep", "observing"),
     ),
 }
@@ -60,6 +61,7 @@ FOREIGN_TO = {
     "model": (*_RPC, *_SQL, *_IMPURE, "pyarrow", "pyspark"),
     "process": (*_RPC, *_SQL, "numpy", "pyarrow", "pyspark"),
     "storage": (*_RPC, *_SQL, "pyspark"),
+    "reading": (*_RPC, *_SQL, "pyspark"),
     "foreign": (*_RPC, *_SQL, "pyspark"),
     "observing": (*_RPC, *_SQL, "pyarrow", "pyspark"),
     "metadata.protocol": (*_SQL, "pyspark"),
@@ -401,7 +403,7 @@ def test_planning_loads_no_reader(remote_site: Site) -> None:
     with log.producer("orders") as producer:
         producer.send(b"a")
     loaded = loaded_by(_PLANNING, remote_site.endpoint)
-    assert "txn_source.client.reading.plan" in loaded
+    assert "txn_source.reading.plan" in loaded
     readers = ("txn_source.client.reading.slice_reader", "txn_source.storage.segment", "txn_source.storage.tiered")
     assert among(loaded, (*readers, "pyarrow.compute", "pyarrow.fs", "pyarrow.parquet")) == []
 

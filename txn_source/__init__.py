@@ -55,8 +55,7 @@ if TYPE_CHECKING:
     from txn_source.client.consuming.options import ConsumerOptions
     from txn_source.client.consuming.reader import Reader
     from txn_source.client.log import Log
-    from txn_source.client.places import Cut, Sought
-    from txn_source.client.reading.copy_fallback import CopiesRead
+    from txn_source.client.places import Sought
     from txn_source.client.rooted import RootInfo
     from txn_source.client.tiering.garbage import Garbage
     from txn_source.client.tiering.iceberg import IcebergReport
@@ -70,9 +69,11 @@ if TYPE_CHECKING:
     from txn_source.client.writing.transaction import Transaction
     from txn_source.metadata.stub.metadata_stub import TransactionInfo
     from txn_source.metadata.stub.subscriptions import SubscriptionInfo
+    from txn_source.model.copies import CopiesRead
     from txn_source.model.policies import EffectivePolicy
     from txn_source.model.retention import Trimmed
     from txn_source.model.subscription import SubscriptionType
+    from txn_source.reading.places import Cut
     from txn_source.upkeep.backup import BackupReport, backup
     from txn_source.upkeep.recovery import RecoveryReport, recover
     from txn_source.upkeep.restore import RestoreReport, restore
@@ -85,8 +86,8 @@ _LAZY = {
     "Batching": "txn_source.client.writing.batching",
     "Consumer": "txn_source.client.consuming.consumer",
     "ConsumerOptions": "txn_source.client.consuming.options",
-    "CopiesRead": "txn_source.client.reading.copy_fallback",
-    "Cut": "txn_source.client.places",
+    "CopiesRead": "txn_source.model.copies",
+    "Cut": "txn_source.reading.places",
     "EffectivePolicy": "txn_source.model.policies",
     "Garbage": "txn_source.client.tiering.garbage",
     "IcebergReport": "txn_source.client.tiering.iceberg",

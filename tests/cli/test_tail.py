@@ -6,13 +6,14 @@ import pytest
 
 import txn_source
 from txn_source.cli.tail import Tail
-from txn_source.client.places import Offsets
+from txn_source.client.places import parse_side
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
+from txn_source.reading.places import Side
 
 
 def tail(log: txn_source.Log, level: IsolationLevel, start: str = EARLIEST) -> Tail:
-    return Tail(log, "orders", level, Offsets.parse(start, EARLIEST), Offsets(LATEST), ["value"])
+    return Tail(log, "orders", level, parse_side(start, EARLIEST), Side(LATEST), ["value"])
 
 
 def values(tail: Tail) -> list[bytes]:

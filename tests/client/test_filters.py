@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from txn_source import InvalidArgumentError
-from txn_source.client.reading.filters import Bounds, Coded, Column, Filters, ordered
+from txn_source.reading.filters import Bounds, Coded, Column, Filters, ordered
 
 NAN = float("nan")
 

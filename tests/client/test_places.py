@@ -10,11 +10,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from txn_source.client.places import Offsets, Sought, SubscriptionPlace
+from txn_source.client.places import Sought, SubscriptionPlace, parse_side, side_at
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.moments import moment_us
 from txn_source.model.position import EARLIEST, LATEST, MessageId, Position
 from txn_source.model.topic_name import TopicName
+from txn_source.reading.places import Side
 
 ORDERS, OTHER = TopicName.parse("orders"), TopicName.parse("acme/shop/other")
 NAIVE = datetime(2026, 1, 31, 12, tzinfo=UTC).replace(tzinfo=None)
@@ -23,23 +24,23 @@ NAIVE = datetime(2026, 1, 31, 12, tzinfo=UTC).replace(tzinfo=None)
 @pytest.mark.parametrize(
     ("value", "offsets"),
     [
-        (None, Offsets(EARLIEST)),
-        ("earliest", Offsets(EARLIEST)),
-        ("latest", Offsets(LATEST)),
-        (" Latest ", Offsets(LATEST)),
-        ("12:40", Offsets(EARLIEST, bare=Position(12, 40))),
-        (" 12:40 ", Offsets(EARLIEST, bare=Position(12, 40))),
-        (Position(12, 40), Offsets(EARLIEST, bare=Position(12, 40))),
-        (Offsets(LATEST, bare=Position(1, 2)), Offsets(LATEST, bare=Position(1, 2))),
-        (datetime(2026, 1, 31, 12, tzinfo=UTC), Offsets(EARLIEST, publish_time_us=1769860800000000)),
-        ({}, Offsets(EARLIEST)),
-        ("{}", Offsets(EARLIEST)),
+        (None, Side(EARLIEST)),
+        ("earliest", Side(EARLIEST)),
+        ("latest", Side(LATEST)),
+        (" Latest ", Side(LATEST)),
+        ("12:40", Side(EARLIEST, bare=Position(12, 40))),
+        (" 12:40 ", Side(EARLIEST, bare=Position(12, 40))),
+        (Position(12, 40), Side(EARLIEST, bare=Position(12, 40))),
+        (Side(LATEST, bare=Position(1, 2)), Side(LATEST, bare=Position(1, 2))),
+        (datetime(2026, 1, 31, 12, tzinfo=UTC), Side(EARLIEST, time_us=1769860800000000)),
+        ({}, Side(EARLIEST)),
+        ("{}", Side(EARLIEST)),
     ],
     ids=str,
 )
-def test_value_means_offsets(value: Any, offsets: Offsets) -> None:
+def test_value_means_offsets(value: Any, offsets: Side) -> None:
     """Parse each form that isn't a mapping, with earliest as the default."""
-    assert Offsets.parse(value, EARLIEST) == offsets
+    assert parse_side(value, EARLIEST) == offsets
 
 
 MAPPING = {
@@ -57,12 +58,12 @@ PARSED = {
 
 def test_mapping_names_partitions() -> None:
     """Parse a mapping with names and indexes in all their forms; what it doesn't name is at the default."""
-    assert Offsets.parse(MAPPING, LATEST) == Offsets(LATEST, PARSED)
+    assert parse_side(MAPPING, LATEST) == Side(LATEST, PARSED)
 
 
 def test_json_means_what_the_mapping_does() -> None:
     """Parse the same as JSON, as Spark's options carry it, with spaces around."""
-    assert Offsets.parse(f" {json.dumps(MAPPING, default=str)}\n", LATEST) == Offsets(LATEST, PARSED)
+    assert parse_side(f" {json.dumps(MAPPING, default=str)}\n", LATEST) == Side(LATEST, PARSED)
 
 
 HINT = 'Use earliest, latest, a position such as "12:40", or JSON such as {"orders": {"0": "12:40"}}.'
@@ -112,7 +113,7 @@ BAD: dict[str, tuple[Any, str, str]] = {
 def test_value_that_means_no_offsets_is_refused(value: Any, fact: str, remedy: str) -> None:
     """Parse malformed offsets: the error names what is wrong in them and shows how to write them."""
     with pytest.raises(InvalidArgumentError) as caught:
-        Offsets.parse(value, EARLIEST)
+        parse_side(value, EARLIEST)
     assert caught.value.fact.startswith(fact)
     assert caught.value.remedy.startswith(remedy)
 
@@ -120,7 +121,7 @@ def test_value_that_means_no_offsets_is_refused(value: Any, fact: str, remedy: s
 def test_long_value_is_cut_in_the_error() -> None:
     """Refuse JSON of a megabyte: the message stays readable."""
     with pytest.raises(InvalidArgumentError) as caught:
-        Offsets.parse('{"orders": "' + "x" * 1_000_000 + '"}', EARLIEST)
+        parse_side('{"orders": "' + "x" * 1_000_000 + '"}', EARLIEST)
     assert len(str(caught.value)) < 400
 
 
@@ -130,19 +131,19 @@ def test_long_value_is_cut_in_the_error() -> None:
 @pytest.mark.parametrize("first", [MessageId(12, 40), "12:40:0", " 12:40:0 "], ids=str)
 def test_first_message_of_an_entry_means_its_position(first: MessageId | str) -> None:
     """Give a message id with index 0, as a value and as text; in a mapping only a value, for a text is a position."""
-    assert Offsets.parse(first, LATEST) == Offsets(LATEST, bare=Position(12, 40))
+    assert parse_side(first, LATEST) == Side(LATEST, bare=Position(12, 40))
     if isinstance(first, MessageId):
-        assert Offsets.parse({"orders": {0: first}}, LATEST) == Offsets(LATEST, {(ORDERS, 0): Position(12, 40)})
+        assert parse_side({"orders": {0: first}}, LATEST) == Side(LATEST, {(ORDERS, 0): Position(12, 40)})
     else:
         with pytest.raises(InvalidArgumentError, match="is not a position"):
-            Offsets.parse({"orders": {0: first}}, LATEST)
+            parse_side({"orders": {0: first}}, LATEST)
 
 
 @pytest.mark.parametrize("value", [MessageId(12, 40, 3), "12:40:3", {"orders": {"0": MessageId(12, 40, 3)}}], ids=str)
 def test_message_inside_an_entry_is_no_offset(value: Any) -> None:
     """Give one to a read, which can't start there: the error says what would do."""
     with pytest.raises(InvalidArgumentError, match=r"12:40:3 lies inside its entry.* Use 12:40 .* or 12:41 "):
-        Offsets.parse(value, EARLIEST)
+        parse_side(value, EARLIEST)
 
 
 # Subscriptions
@@ -236,21 +237,21 @@ def test_what_a_seek_returns_is_read_by_partition() -> None:
 )
 def test_text_means_a_time(text: str, micros: int) -> None:
     """Parse milliseconds since the epoch and ISO 8601, which is UTC if it names no zone."""
-    assert Offsets.at_time(text, LATEST) == Offsets(LATEST, publish_time_us=micros)
+    assert side_at(text, LATEST) == Side(LATEST, time_us=micros)
 
 
 @pytest.mark.parametrize("text", ["-1", "1", "100", "2026", "20260131", "1750000000"])
 def test_number_that_was_meant_otherwise_is_no_time(text: str) -> None:
     """Parse places of other tools, years and seconds: refused, with the ways to write them."""
     with pytest.raises(InvalidArgumentError, match=r"three zeros more.*2026-01-31T12:00:00Z.*earliest or 12:40"):
-        Offsets.at_time(text, LATEST)
+        side_at(text, LATEST)
 
 
 @pytest.mark.parametrize("text", ["20:00", "07:30", "12:40:03"])
 def test_time_of_day_is_no_position(text: str) -> None:
     """Parse times of day: refused, and not read as a ledger's entry."""
     with pytest.raises(InvalidArgumentError):
-        Offsets.parse(text, LATEST)
+        parse_side(text, LATEST)
 
 
 BAD_TIMES = [
@@ -273,7 +274,7 @@ BAD_TIMES = [
 def test_text_that_means_no_time_is_refused(text: str) -> None:
     """Parse malformed times: the error shows the text and both forms."""
     with pytest.raises(InvalidArgumentError) as caught:
-        Offsets.at_time(text, LATEST)
+        side_at(text, LATEST)
     assert caught.value.fact == f"{text!r} is not a time."
     assert caught.value.remedy.startswith("Use milliseconds since the epoch or ISO 8601, such as 2026-01-31T12:00:00Z.")
 
@@ -282,8 +283,8 @@ def test_text_that_means_no_time_is_refused(text: str) -> None:
 def test_time_is_exact_to_the_microsecond(when: datetime) -> None:
     """Give any moment as a value and as text: the same whole number of microseconds."""
     exact = (when - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-    assert Offsets.parse(when, EARLIEST).publish_time_us == exact
-    assert Offsets.at_time(when.isoformat(), EARLIEST).publish_time_us == exact
+    assert parse_side(when, EARLIEST).time_us == exact
+    assert side_at(when.isoformat(), EARLIEST).time_us == exact
 
 
 @pytest.mark.parametrize("value", [Position(1, 2), 5, "latest", {}], ids=str)

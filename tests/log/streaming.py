@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from txn_source import IsolationLevel, Log, Producer
-from txn_source.client.places import Offsets
+from txn_source.client.places import parse_side
 from txn_source.client.reading.columns import select_columns
-from txn_source.client.reading.request import ReadRequest
-from txn_source.client.stream_offset import StreamOffset
-from txn_source.client.streaming.batch_limits import StreamLimits
-from txn_source.client.streaming.stream import StreamedTopics, TopicStream
+from txn_source.client.reading.own_log import DESCRIPTION, OwnLog
+from txn_source.client.streaming.own_guard import own_stream
 from txn_source.model.position import LATEST
+from txn_source.reading.limits import StreamLimits
+from txn_source.reading.request import ReadRequest, Selection
+from txn_source.reading.stream import Stream
+from txn_source.reading.stream_offset import StreamOffset
 
 Row = dict[str, Any]
 COLUMNS = ("__topic", "__partition", "__ledger_id", "__entry_id", "__batch_index", "__txn_id", "__txn_status", "value")
@@ -29,40 +31,38 @@ def stream_of(
     clock: Callable[[], float] = lambda: 0.0,
     limits: StreamLimits | None = None,
     **request: Any,
-) -> TopicStream:
+) -> Stream[Any]:
     """Open a stream; ``start`` is what ``startingOffsets`` means, or a datetime."""
-    names = None if pattern is not None else [topics] if isinstance(topics, str) else list(topics)
-    asked = ReadRequest(IsolationLevel.parse(level), Offsets.parse(start, LATEST), **request)
-    return TopicStream(log.access, StreamedTopics(names, pattern, None), asked, limits or StreamLimits(), clock)
+    selection = Selection(pattern=pattern) if pattern is not None else Selection.of(topics)
+    asked = ReadRequest(IsolationLevel.parse(level), parse_side(start, LATEST), **request)
+    return own_stream(log.access, selection, asked, limits or StreamLimits(), clock)
 
 
 def as_text(offset: StreamOffset) -> str:
     """Write an offset as a checkpoint holds it."""
-    return json.dumps(offset.to_json())
+    return json.dumps(DESCRIPTION.offsets.to_json(offset))
 
 
 def reread(offset: StreamOffset) -> StreamOffset:
     """Return an offset after a way through a checkpoint."""
-    return StreamOffset.from_json(json.loads(as_text(offset)))
+    return DESCRIPTION.offsets.from_json(json.loads(as_text(offset)))
 
 
-def rows_between(log: Log, stream: TopicStream, start: StreamOffset, end: StreamOffset) -> list[Row]:
+def rows_between(log: Log, stream: Stream[Any], start: StreamOffset, end: StreamOffset) -> list[Row]:
     """Read one batch, in the order of topic, partition and position."""
     planned = stream.plan(reread(start), reread(end))
     if not planned.tasks:
         return []
     schema = select_columns(planned.payload, COLUMNS)
-    reader = planned.reader(log.access, schema)
-    found = [
-        row for batch in reader.read(piece for task in planned.tasks for piece in task) for row in batch.to_pylist()
-    ]
+    reader = planned.reader(OwnLog(log.access), schema)
+    found = [row for batch in reader.read(planned.parts) for row in batch.to_pylist()]
     return sorted(found, key=lambda row: [row[name] for name in COLUMNS[:5]])
 
 
 class Follower:
     """A query: it goes from batch to batch, and can begin again from what its checkpoint holds."""
 
-    def __init__(self, log: Log, stream: TopicStream) -> None:
+    def __init__(self, log: Log, stream: Stream[Any]) -> None:
         self.log = log
         self.stream = stream
         self.at = stream.initial()
@@ -97,7 +97,7 @@ class Follower:
         """Read everything that is left."""
         return [row["value"] for rows in self.drain() for row in rows]
 
-    def replay(self, stream: TopicStream | None = None) -> None:
+    def replay(self, stream: Stream[Any] | None = None) -> None:
         """Read every batch again, with another stream if one is given: the rows must be those of the first time."""
         for start, end, rows in self.batches:
             assert rows_between(self.log, stream or self.stream, start, end) == rows

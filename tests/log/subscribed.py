@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,15 +11,17 @@ from txn_source import (
     Log,
     MessageId,
 )
-from txn_source.client.places import Offsets
-from txn_source.client.reading.request import ReadRequest
-from txn_source.client.stream_offset import StreamOffset
-from txn_source.client.streaming.batch_limits import StreamLimits
-from txn_source.client.streaming.stream import StreamedTopics, TopicStream
+from txn_source.client.places import parse_side
+from txn_source.client.streaming.own_guard import own_stream
 from txn_source.client.streaming.stream_subscription import StreamSubscription
 from txn_source.model.message_ranges import index_of, position_of
-from txn_source.model.position import LATEST
+from txn_source.model.position import LATEST, Position
 from txn_source.model.topic_name import TopicName
+from txn_source.reading.limits import StreamLimits
+from txn_source.reading.places import Place
+from txn_source.reading.request import ReadRequest, Selection
+from txn_source.reading.stream import Stream
+from txn_source.reading.stream_offset import StreamOffset
 
 
 @dataclass
@@ -35,14 +38,14 @@ class Streams:
         start: Any = "latest",
         limits: StreamLimits | None = None,
         **request: Any,
-    ) -> TopicStream:
+    ) -> Stream[Any]:
         asked = None if level is None else IsolationLevel.parse(level)
         held = StreamSubscription(log.metadata, TopicName.parse("t"), "s", asked)
         self.held.append(held)
-        return TopicStream(
+        return own_stream(
             log.access,
-            StreamedTopics(["t"], None, None),
-            ReadRequest(start=Offsets.parse(start, LATEST), **request),
+            Selection.of("t"),
+            ReadRequest(start=parse_side(start, LATEST), **request),
             limits or StreamLimits(),
             lambda: 0.0,
             held,
@@ -61,5 +64,17 @@ def marks(log: Log) -> dict[int, MessageId]:
 
 def ends(offset: StreamOffset) -> dict[int, MessageId]:
     """Return what comes after an offset in the same form."""
-    found = {place[1]: offset.next_message(place) for place in offset.positions}
-    return {index: at for index, at in found.items() if at is not None}
+    return _ids({index: offset.next((topic, index)) for topic, index in offset.positions})
+
+
+def begins(offset: StreamOffset) -> dict[int, MessageId]:
+    """Return where the batch that ends at an offset begins, likewise."""
+    return _ids({index: at for (_, index), at in offset.begins.items()})
+
+
+def _ids(places: Mapping[int, Place | None]) -> dict[int, MessageId]:
+    return {
+        index: MessageId(at.ledger_id, at.entry_id) if isinstance(at, Position) else at
+        for index, at in places.items()
+        if at is not None
+    }

@@ -17,6 +17,7 @@ from txn_source import Log, Position, Producer, Transaction, connect
 from txn_source.client.reading.source import resolve
 from txn_source.model import cut
 from txn_source.model.topic import PartitionView
+from txn_source.reading.request import Selection
 
 
 def hang(producer: Producer, log: Log, partition: int) -> Transaction:
@@ -98,7 +99,7 @@ def test_database_finds_the_cut_that_the_definition_gives(
             history.do(*step)
         for partition, ledgers in enumerate(trimmed):
             history.trim(partition, ledgers)
-        views = [p.view for p in resolve(log.metadata, ["t"]).partitions]
+        views = [p.view for p in resolve(log.metadata, Selection.of("t")).partitions]
         spans = [
             [(v, min(places), max(places)) for v in views if (places := kept(transaction, v))]
             for transaction in history.entries.values()

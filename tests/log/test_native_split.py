@@ -29,15 +29,16 @@ from txn_source import (
     SegmentUnreadableError,
     connect,
 )
-from txn_source.client.places import Offsets
+from txn_source.client.places import parse_side
 from txn_source.client.reading.columns import columns_beside, select_columns
 from txn_source.client.reading.native import NativeSplit, location_of, native_split
-from txn_source.client.reading.plan import plan
-from txn_source.client.reading.request import ReadRequest, parse_ranges
+from txn_source.client.reading.own_log import OwnLog
 from txn_source.client.reading.source import resolve
 from txn_source.model.copies import TieredCopy
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
+from txn_source.reading.plan import plan
+from txn_source.reading.request import ReadRequest, Selection, parse_ranges
 from txn_source.storage import tiered
 from txn_source.storage.schema import RAW_SCHEMA
 
@@ -53,7 +54,7 @@ def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def split_of(log: Log, level: str = COMMITTED, **request: Any) -> NativeSplit:
     wanted = ReadRequest(IsolationLevel.parse(level), **request)
-    return native_split(log.access, resolve(log.metadata, ["orders"]), wanted)
+    return native_split(log.access, resolve(log.metadata, Selection.of("orders")), wanted)
 
 
 def key(row: Row) -> tuple[int, ...]:
@@ -68,10 +69,11 @@ def rows_of(log: Log, split: NativeSplit, level: str) -> list[Row]:
         assert table.num_rows == each.rows > 0
         table = table.rename_columns([{"__index": "__batch_index"}.get(n, n) for n in table.column_names])
         found += table.select(COLUMNS).to_pylist()
-    source = resolve(log.metadata, ["orders"])
-    pinned = plan(log.access, source, ReadRequest(IsolationLevel.parse(level), ranges=parse_ranges(split.ranges)))
-    reader = pinned.reader(log.access, select_columns(source.payload, COLUMNS))
-    for batch in reader.read(piece for task in pinned.tasks for piece in task):
+    source = resolve(log.metadata, Selection.of("orders"))
+    request = ReadRequest(IsolationLevel.parse(level), ranges=parse_ranges(split.ranges))
+    pinned = plan(OwnLog(log.access), source, request)
+    reader = pinned.reader(OwnLog(log.access), select_columns(source.payload, COLUMNS))
+    for batch in reader.read(pinned.parts):
         found += batch.to_pylist()
     return sorted(found, key=key)
 
@@ -119,7 +121,7 @@ def test_both_parts_are_the_whole(
         ends = {"start": {"orders": {0: start}}, "end": {"orders": {0: end}}}
         for level in wanted:
             sides = {
-                side: Offsets.parse(value, default)
+                side: parse_side(value, default)
                 for (side, value), default in zip(ends.items(), (EARLIEST, LATEST), strict=True)
             }
             split = split_of(log, level, read_priority=priority, **sides)
@@ -235,7 +237,7 @@ def test_object_of_format_1_is_left(offloaded: Log, monkeypatch: pytest.MonkeyPa
 def test_rest_that_was_trimmed_is_told(offloaded: Log) -> None:
     """Trim between the division and the plan of its rest."""
     ledgers = offloaded.stats("orders").ledgers
-    start = Offsets.parse({"orders": {0: Position(ledgers[0].ledger_id, 1)}}, EARLIEST)
+    start = parse_side({"orders": {0: Position(ledgers[0].ledger_id, 1)}}, EARLIEST)
     split = split_of(offloaded, start=start)
     offloaded.trim("orders", before=f"{ledgers[1].ledger_id}:0")
     with pytest.raises(DataLossError, match="was trimmed"):
@@ -253,8 +255,8 @@ def test_ranges_that_are_none_are_refused(text: str) -> None:
 def test_range_of_what_is_not_read_is_refused(offloaded: Log) -> None:
     """Name a partition that isn't there."""
     ranges = parse_ranges(json.dumps({"orders": {"7": [["1:0", "1:1"]]}}))
-    with pytest.raises(InvalidArgumentError, match="partition 7 of topic 'orders'"):
-        plan(offloaded.access, resolve(offloaded.metadata, ["orders"]), ReadRequest(ranges=ranges))
+    with pytest.raises(InvalidArgumentError, match="orders-partition-7"):
+        plan(OwnLog(offloaded.access), resolve(offloaded.metadata, Selection.of("orders")), ReadRequest(ranges=ranges))
 
 
 def test_range_ends_at_the_levels_bound(log: Log) -> None:
@@ -266,9 +268,9 @@ def test_range_ends_at_the_levels_bound(log: Log) -> None:
         producer.send(b"open", txn=log.begin_transaction())
         producer.flush()
         ranges = parse_ranges(json.dumps({"orders": {"0": [["1:0", "1:2"]]}}))
-        source = resolve(log.metadata, ["orders"])
-        pinned = plan(log.access, source, ReadRequest(ranges=ranges))
-        batches = pinned.reader(log.access, source.payload).read(p for task in pinned.tasks for p in task)
+        source = resolve(log.metadata, Selection.of("orders"))
+        pinned = plan(OwnLog(log.access), source, ReadRequest(ranges=ranges))
+        batches = pinned.reader(OwnLog(log.access), source.payload).read(p for task in pinned.tasks for p in task)
         assert [v for batch in batches for v in batch["value"].to_pylist()] == [b"plain"]
 
 

@@ -23,6 +23,7 @@ from txn_source import Log, Position, SegmentUnreadableError
 from txn_source.client.reading.source import resolve
 from txn_source.model.copies import Tier, TieredCopy
 from txn_source.model.position import PositionRange
+from txn_source.reading.request import Selection
 from txn_source.storage import tiered
 
 pytestmark = pytest.mark.also("objects", "copies")
@@ -41,7 +42,7 @@ def purge(log: Log, clock: ManualClock) -> None:
     log.delete_hot("orders")
     clock.advance(PURGE_AFTER_S + 1)
     log.delete_hot("orders")
-    [partition] = resolve(log.metadata, ["orders"]).partitions
+    [partition] = resolve(log.metadata, Selection.of("orders")).partitions
     bounds = partition.view.bounds
     table = log.metadata.list_ledgers(partition.view.partition_id, PositionRange(bounds.log_start, bounds.log_end))
     assert table["purged"].to_pylist() == [1] * (len(table) - 1) + [0]

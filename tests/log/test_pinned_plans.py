@@ -11,15 +11,20 @@ from tests.log.reading import COMMITTED, UNCOMMITTED, send_each
 from tests.log.sites import ManualClock
 from txn_source import IsolationLevel, Log, Transaction
 from txn_source.client.reading.columns import select_columns
-from txn_source.client.reading.plan import ReadPlan, plan
-from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.own_log import OwnLog
 from txn_source.client.reading.source import resolve
+from txn_source.reading.plan import ReadPlan, plan
+from txn_source.reading.request import ReadRequest, Selection
 
 _COLUMNS = ["value", "__partition", "__ledger_id", "__entry_id", "__producer_name", "__txn_id", "__txn_status"]
 
 
 def planned(log: Log, topic: str, level: str, **options: int) -> ReadPlan:
-    return plan(log.access, resolve(log.metadata, [topic]), ReadRequest(IsolationLevel.parse(level), **options))
+    return plan(
+        OwnLog(log.access),
+        resolve(log.metadata, Selection.of(topic)),
+        ReadRequest(IsolationLevel.parse(level), **options),
+    )
 
 
 def read(log: Log, pinned: ReadPlan, columns: list[str] = _COLUMNS) -> pa.Table:
@@ -27,7 +32,7 @@ def read(log: Log, pinned: ReadPlan, columns: list[str] = _COLUMNS) -> pa.Table:
     schema = select_columns(pa.schema([("value", pa.binary())]), columns)
     batches = []
     for task in pinned.tasks:
-        reader = pinned.reader(log.access, schema)
+        reader = pinned.reader(OwnLog(log.access), schema)
         batches += reader.read(task)
     return pa.Table.from_batches(batches, schema)
 
@@ -88,6 +93,6 @@ def test_empty_topic_has_no_tasks(log: Log) -> None:
     log.create_topic("empty", partitions=3)
     log.create_topic("undecided")
     send_each(log.producer("undecided"), [b"x"], txn=log.begin_transaction())
-    assert planned(log, "empty", UNCOMMITTED).tasks == ()
-    assert planned(log, "undecided", COMMITTED).tasks == ()
+    assert planned(log, "empty", UNCOMMITTED).tasks == []
+    assert planned(log, "undecided", COMMITTED).tasks == []
     assert len(planned(log, "undecided", UNCOMMITTED).tasks) == 1

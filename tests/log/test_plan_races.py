@@ -22,16 +22,17 @@ from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, trim_c
 from tests.log.sites import service_over
 from tests.log.streaming import COLUMNS, Follower, reread, rows_between, stream_of
 from txn_source import DataLossError, IsolationLevel, Log, OutOfRangeError, TopicNotFoundError, connect
-from txn_source.client.places import Offsets
+from txn_source.client.places import parse_side
 from txn_source.client.reading.columns import select_columns
-from txn_source.client.reading.plan import plan
-from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.own_log import OwnLog
 from txn_source.client.reading.source import resolve
-from txn_source.client.stream_offset import StreamOffset
-from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.store import views
 from txn_source.model.position import EARLIEST, LATEST
+from txn_source.reading.limits import StreamLimits
+from txn_source.reading.plan import plan
+from txn_source.reading.request import ReadRequest, Selection
+from txn_source.reading.stream_offset import StreamOffset
 
 Place = tuple[int, int, int]
 """Partition, ledger and entry."""
@@ -140,13 +141,13 @@ def by_place(rows: list[dict[str, Any]]) -> Rows:
 def scanned(log: Log, level: str, **options: Any) -> Rows:
     """Read as ``scan`` and Spark's batch reader do, with the options that ``scan`` doesn't have."""
     start, end, lossy = options.pop("start", None), options.pop("end", None), options.pop("lossy", False)
-    source = resolve(log.metadata, ["t"])
+    source = resolve(log.metadata, Selection.of("t"))
     request = ReadRequest(
-        IsolationLevel.parse(level), Offsets.parse(start, EARLIEST), Offsets.parse(end, LATEST),
+        IsolationLevel.parse(level), parse_side(start, EARLIEST), parse_side(end, LATEST),
         fail_on_data_loss=not lossy, **options,
     )  # fmt: skip
-    planned = plan(log.access, source, request)
-    reader = planned.reader(log.access, select_columns(source.payload, COLUMNS))
+    planned = plan(OwnLog(log.access), source, request)
+    reader = planned.reader(OwnLog(log.access), select_columns(source.payload, COLUMNS))
     return by_place([r for task in planned.tasks for batch in reader.read(task) for r in batch.to_pylist()])
 
 

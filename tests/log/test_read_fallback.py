@@ -16,9 +16,8 @@ from tests.log.sites import Site
 from tests.log.tiers import Damage, everything
 from txn_source import InvalidArgumentError, Log, ReadPriority, SegmentUnreadableError, connect
 from txn_source.client.reading import batch_assembly, segment_entries
-from txn_source.client.reading.copy_fallback import CopiesRead
 from txn_source.metadata.store import copies, pages, sealing
-from txn_source.model.copies import Tier
+from txn_source.model.copies import CopiesRead, Tier
 from txn_source.storage import tiered
 
 pytestmark = pytest.mark.also("objects", "copies")

@@ -9,7 +9,7 @@ import pytest
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
 from tests.log.streaming import Follower, stream_of
 from txn_source import Cut, InvalidArgumentError, IsolationLevel, Log, Position
-from txn_source.client.places import Offsets
+from txn_source.client.places import parse_side
 from txn_source.model.position import LATEST
 
 
@@ -50,7 +50,7 @@ def test_cut_is_text_that_reads_back(bank: Log) -> None:
     told = json.loads(str(cut))
     assert told["level"] == UNCOMMITTED
     assert list(told["positions"]) == ["credits", "debits"]
-    assert Offsets.parse(cut.json(), LATEST) == Offsets.parse(cut, LATEST) == Offsets.parse(told, LATEST)
+    assert parse_side(cut.json(), LATEST) == parse_side(cut, LATEST) == parse_side(told, LATEST)
     assert cut == Cut(dict(cut.positions), IsolationLevel.READ_UNCOMMITTED)
     assert all(isinstance(at, Position) for at in cut.positions.values())
 

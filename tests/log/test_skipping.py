@@ -18,11 +18,12 @@ from tests.log.sites import ManualClock, Site
 from txn_source import Log, Position
 from txn_source.client.reading import tasks
 from txn_source.client.reading.columns import METADATA_COLUMNS, columns_beside
-from txn_source.client.reading.filters import Filters
-from txn_source.client.reading.plan import plan
-from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.own_log import OwnLog
 from txn_source.client.reading.source import resolve
 from txn_source.model.isolation import IsolationLevel
+from txn_source.reading.filters import Filters
+from txn_source.reading.plan import plan
+from txn_source.reading.request import ReadRequest, Selection
 from txn_source.storage import tiered
 
 LEDGERS = 6
@@ -129,12 +130,12 @@ class _At(random.Random):
 
 def read(log: Log, level: str, filters: list[dict[str, Any]], **options: Any) -> pa.Table:
     """Return all columns of what a read with filters gives."""
-    source = resolve(log.metadata, ["orders"])
+    source = resolve(log.metadata, Selection.of("orders"))
     request = ReadRequest(IsolationLevel.parse(level), filters=Filters.parse(json.dumps(filters)), **options)
-    planned = plan(log.access, source, request)
+    planned = plan(OwnLog(log.access), source, request)
     schema = pa.schema([*source.payload, *columns_beside(source.payload).values()])
     pieces = (piece for task in planned.tasks for piece in task)
-    return pa.Table.from_batches(planned.reader(log.access, schema).read(pieces), schema)
+    return pa.Table.from_batches(planned.reader(OwnLog(log.access), schema).read(pieces), schema)
 
 
 @pytest.fixture
@@ -206,7 +207,7 @@ def test_ledgers_are_left_out_of_the_plan_by_their_objects_statistics(
             literal = {"type": "long", "value": value}
             asked = Filters.parse(json.dumps([{"op": "=", "column": [column], "value": literal}]))
             request = ReadRequest(IsolationLevel.parse(level), filters=asked)
-            found = plan(log.access, resolve(log.metadata, ["orders"]), request)
+            found = plan(OwnLog(log.access), resolve(log.metadata, Selection.of("orders")), request)
             ranges = [piece.range for task in found.tasks for piece in task]
             return [n for n, i in enumerate(ledgers) if any(r.start <= Position(i, 0) < r.end for r in ranges)]
 

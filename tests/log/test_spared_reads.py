@@ -15,10 +15,11 @@ from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each
 from tests.log.sites import ManualClock, Site
 from txn_source import DataLossError, IsolationLevel, Log
 from txn_source.client.reading.columns import columns_beside, select_columns
-from txn_source.client.reading.filters import Filters
-from txn_source.client.reading.plan import ReadPlan, plan
-from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.own_log import OwnLog
 from txn_source.client.reading.source import resolve
+from txn_source.reading.filters import Filters
+from txn_source.reading.plan import ReadPlan, plan
+from txn_source.reading.request import ReadRequest, Selection
 from txn_source.storage import tiered
 from txn_source.storage.schema import RAW_SCHEMA
 
@@ -31,7 +32,7 @@ def where(op: str, column: str, type: str, value: Any) -> dict[str, Any]:
 
 def planned(log: Log, *filters: dict[str, Any], level: str = COMMITTED, **options: Any) -> ReadPlan:
     request = ReadRequest(IsolationLevel.parse(level), filters=Filters.parse(json.dumps(filters)), **options)
-    return plan(log.access, resolve(log.metadata, ["orders"]), request)
+    return plan(OwnLog(log.access), resolve(log.metadata, Selection.of("orders")), request)
 
 
 def ledgers_in(pinned: ReadPlan) -> list[int]:
@@ -42,7 +43,7 @@ def ledgers_in(pinned: ReadPlan) -> list[int]:
 def read(log: Log, pinned: ReadPlan, columns: list[str] | None = None) -> list[dict[str, Any]]:
     schema = select_columns(log.schema("orders"), COLUMNS if columns is None else columns)
     pieces = (piece for task in pinned.tasks for piece in task)
-    return pa.Table.from_batches(pinned.reader(log.access, schema).read(pieces), schema).to_pylist()  # type: ignore[no-any-return]
+    return pa.Table.from_batches(pinned.reader(OwnLog(log.access), schema).read(pieces), schema).to_pylist()  # type: ignore[no-any-return]
 
 
 @pytest.fixture
@@ -192,7 +193,7 @@ def test_a_limit_spares_what_it_does_not_need(ledgers: Log, level: str) -> None:
         assert len(ledgers_in(pinned)) == -(-limit // 3)
         for task in pinned.tasks:
             schema = select_columns(ledgers.schema("orders"), ["value"])
-            assert sum(len(batch) for batch in pinned.reader(ledgers.access, schema).read(task)) <= limit
+            assert sum(len(batch) for batch in pinned.reader(OwnLog(ledgers.access), schema).read(task)) <= limit
         assert [row["value"] for row in read(ledgers, pinned)] == whole[:limit]
 
 

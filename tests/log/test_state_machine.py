@@ -29,11 +29,12 @@ from txn_source import (
     TxnLogError,
 )
 from txn_source.client.reading.columns import select_columns
-from txn_source.client.reading.plan import ReadPlan, plan
-from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.own_log import OwnLog
 from txn_source.client.reading.source import resolve
 from txn_source.client.topic_stats import PartitionStats
 from txn_source.metadata.store import pages, sealing, views
+from txn_source.reading.plan import ReadPlan, plan
+from txn_source.reading.request import ReadRequest, Selection
 
 PARTITIONS, MOST_PARTITIONS, LEDGER_MAX_ENTRIES = 2, 5, 5
 _RAW = pa.schema([("value", pa.binary())])
@@ -226,7 +227,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def _plan(self, level: str, tasks: int) -> None:
         request = ReadRequest(IsolationLevel.parse(level), consistent_cut=False, min_partitions=tasks)
-        pinned = plan(self.log.access, resolve(self.log.metadata, ["t"]), request)
+        pinned = plan(OwnLog(self.log.access), resolve(self.log.metadata, Selection.of("t")), request)
         expected: list[Any] = []
         for each in range(self.partitions):
             rows = self.model.uncommitted(each)
@@ -276,7 +277,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def _read(self, pinned: ReadPlan) -> list[Any]:
         schema = select_columns(_RAW, ["value", "__txn_status"])
-        reader = pinned.reader(self.log.access, schema)
+        reader = pinned.reader(OwnLog(self.log.access), schema)
         batches = reader.read(piece for task in pinned.tasks for piece in task)
         table = pa.Table.from_batches(batches, schema)
         return [tuple(row.values()) for row in table.to_pylist()]

@@ -23,15 +23,15 @@ from txn_source import (
     InvalidArgumentError,
     IsolationLevel,
     Log,
-    MessageId,
     OutOfRangeError,
     Position,
     TopicNotFoundError,
     UnavailableError,
 )
-from txn_source.client.stream_offset import StreamOffset
-from txn_source.client.streaming.batch_limits import StreamLimits
+from txn_source.client.reading.own_log import DESCRIPTION
 from txn_source.model.topic_name import TopicName
+from txn_source.reading.limits import StreamLimits
+from txn_source.reading.stream_offset import StreamOffset
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 ORDERS, REFUNDS = TopicName.parse("orders"), TopicName.parse("refunds")
@@ -50,15 +50,23 @@ def stream_log(log: Log) -> Log:
 def test_offset_is_readable_json_with_keys_in_one_order() -> None:
     """Write an offset whose places come in any order: the text is sorted by topic and number, and reads back equal."""
     places = {(REFUNDS, 0): Position(9, 0), (ORDERS, 10): Position(3, 4), (ORDERS, 2): Position(1, 2)}
-    offset = StreamOffset(places, 7)
+    offset = StreamOffset(places, decisions=7)
     text = '{"epoch": 0, "decisions": 7, "positions": {"orders": {"2": "1:2", "10": "3:4"}, "refunds": {"0": "9:0"}}}'
-    assert as_text(offset) == as_text(StreamOffset(dict(reversed(places.items())), 7)) == text
+    assert as_text(offset) == as_text(StreamOffset(dict(reversed(places.items())), decisions=7)) == text
     assert reread(offset) == offset
-    newcomer = StreamOffset(places, 7, begins={(REFUNDS, 0): MessageId(8, 0)})
+    newcomer = StreamOffset(places, decisions=7, begins={(REFUNDS, 0): Position(8, 0)})
     assert as_text(newcomer) == text[:-1] + ', "begins": {"refunds": {"0": "8:0"}}}'
     assert reread(newcomer) == newcomer
     whole = replace(newcomer, level=IsolationLevel.READ_COMMITTED, turn=2, subscription=3)
-    assert list(whole.to_json()) == ["epoch", "decisions", "level", "turn", "positions", "begins", "subscription"]
+    assert list(DESCRIPTION.offsets.to_json(whole)) == [
+        "epoch",
+        "decisions",
+        "level",
+        "turn",
+        "positions",
+        "begins",
+        "subscription",
+    ]
     assert reread(whole) == whole
 
 
@@ -86,7 +94,7 @@ def test_offset_is_readable_json_with_keys_in_one_order() -> None:
 def test_what_is_no_offset_of_ours_is_refused(value: Any) -> None:
     """Read what another source, or a hand, may have left in a checkpoint; the error shows it and says what to do."""
     with pytest.raises(InvalidArgumentError, match="checkpoint belongs to another query") as refused:
-        StreamOffset.from_json(value)
+        DESCRIPTION.offsets.from_json(value)
     assert repr(value)[:200] in str(refused.value)
 
 
@@ -98,9 +106,9 @@ def test_offset_of_another_querys_topics_is_data_loss(log: Log) -> None:
         send_each(producer, numbered(2))
     theirs = stream_of(log, "orders")
     end = theirs.latest(theirs.initial())
-    with pytest.raises(DataLossError, match=r"Partition 0 of topic 'orders' .*the checkpoint is another query's"):
+    with pytest.raises(DataLossError, match=r"orders-partition-0 .*the checkpoint is another query's"):
         stream_of(log, "refunds").latest(end)
-    with pytest.raises(DataLossError, match=r"Partition 0 of topic 'orders' .*\[1:0, 1:2\)"):
+    with pytest.raises(DataLossError, match=r"orders-partition-0 .*\[1:0, 1:2\)"):
         stream_of(log, "refunds").plan(theirs.initial(), end)
 
 
@@ -111,10 +119,10 @@ def test_offset_beyond_the_end_is_data_loss(log: Log, position: str) -> None:
     with log.producer("orders") as producer:
         send_each(producer, numbered(2))
     stream = stream_of(log, "orders")
-    beyond = StreamOffset({(ORDERS, 0): Position.parse(position)}, 0)
-    with pytest.raises(DataLossError, match=f"Partition 0 of topic 'orders' .*{position}"):
+    beyond = StreamOffset({(ORDERS, 0): Position.parse(position)})
+    with pytest.raises(DataLossError, match=f"orders-partition-0 .*{position}"):
         stream.latest(beyond)
-    with pytest.raises(DataLossError, match=rf"Partition 0 of topic 'orders' has lost \[1:2, {position}\)"):
+    with pytest.raises(DataLossError, match=rf"orders-partition-0 has lost \[1:2, {position}\)"):
         stream.plan(stream.initial(), beyond)
 
 

@@ -17,8 +17,8 @@ from tests.log.streaming import Follower, rows_between, stream_of, transfer
 from tests.log.subscribed import Streams
 from tests.selection import examples
 from txn_source import InvalidArgumentError, IsolationLevel, Log, connect
-from txn_source.client.streaming.batch_limits import StreamLimits
-from txn_source.client.streaming.stream import TopicStream
+from txn_source.reading.limits import StreamLimits
+from txn_source.reading.stream import Stream
 
 LEVELS = (COMMITTED, UNCOMMITTED)
 
@@ -132,7 +132,7 @@ def test_no_change_of_levels_tears_a_transaction(
         trims = iter(trimmed)
 
         def follow(level: str) -> None:
-            stream: TopicStream = stream_of(log, level=level, limits=StreamLimits(max_messages=most))
+            stream: Stream[Any] = stream_of(log, level=level, limits=StreamLimits(max_messages=most))
             query.stream = stream
             try:
                 rows = query.next()

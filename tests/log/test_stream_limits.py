@@ -10,8 +10,8 @@ import pytest
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each
 from tests.log.streaming import Follower, as_text, numbered, reread, stream_of, transfer
 from txn_source import Log
-from txn_source.client.stream_offset import StreamOffset
-from txn_source.client.streaming.batch_limits import StreamLimits
+from txn_source.client.reading.own_log import DESCRIPTION
+from txn_source.reading.limits import StreamLimits
 
 
 @pytest.fixture
@@ -181,5 +181,5 @@ def test_ends_follow_from_the_start_and_the_limits_alone(log: Log, limits: dict[
         for partition in range(3):
             send_each(producer, ["later"], partition=partition)
         assert old.next() is not None
-        later, before = reread(old.at), StreamOffset.from_json(json.loads(ends))
+        later, before = reread(old.at), DESCRIPTION.offsets.from_json(json.loads(ends))
         assert (later.positions, later.turn, later.level) == (before.positions, before.turn, before.level)

@@ -31,8 +31,8 @@ from tests.log.sites import EVERYWHERE, ManualClock, Site
 from tests.log.streaming import Follower, Row, reread, rows_between, stream_of
 from tests.log.test_state_machine import run
 from txn_source import InvalidArgumentError, IsolationLevel, Log, Producer, Transaction
-from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.model.topic_name import TopicName
+from txn_source.reading.limits import StreamLimits
 
 TOPICS = ("debits", "credits")
 TIMEOUT_S, MOST_PLACES = 60, 10

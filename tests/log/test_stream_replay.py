@@ -14,11 +14,11 @@ from tests.log.reading import COMMITTED, UNCOMMITTED, send_each, told_by
 from tests.log.sites import Site
 from tests.log.streaming import Follower, numbered, rows_between, stream_of, transfer
 from txn_source import DataLossError, Log
-from txn_source.client.streaming.batch_limits import StreamLimits
+from txn_source.reading.limits import StreamLimits
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return told_by("client.reading", caplog) + told_by("client.streaming", caplog)
+    return [said for part in ("client.reading", "client.streaming", "reading") for said in told_by(part, caplog)]
 
 
 def restart(site: Site) -> Log:
@@ -95,10 +95,10 @@ def trimmed(log: Log) -> Follower:
 
 def test_what_was_trimmed_before_it_was_read_is_lost(log: Log, trimmed: Follower) -> None:
     """Trim the five entries that come next: the error names topic, partition and range, and the ways out."""
-    with pytest.raises(DataLossError, match=r"Partition 1 of topic 't' has lost \[2:1, 5:0\)") as lost:
+    with pytest.raises(DataLossError, match=r"t-partition-1 has lost \[2:1, 5:0\)") as lost:
         trimmed.next()
     assert "failOnDataLoss" in lost.value.remedy
-    with pytest.raises(DataLossError, match=r"Partition 1 of topic 't' has lost \[2:0, 2:1\)"):
+    with pytest.raises(DataLossError, match=r"t-partition-1 has lost \[2:0, 2:1\)"):
         trimmed.replay()
 
 
@@ -109,7 +109,7 @@ def test_what_was_trimmed_is_skipped_if_that_is_asked_for(
     caplog.set_level(logging.WARNING)
     trimmed.stream = stream_of(log, fail_on_data_loss=False)
     assert trimmed.all_values() == numbered(10)[6:]
-    assert [w for w in warnings(caplog) if "Partition 1 of topic 't' has lost [2:1, 5:0)" in w] == warnings(caplog)
+    assert [w for w in warnings(caplog) if "t-partition-1 has lost [2:1, 5:0)" in w] == warnings(caplog)
     assert len(warnings(caplog)) == 1
     start, end, _ = trimmed.batches[0]
     assert rows_between(log, trimmed.stream, start, end) == []
@@ -124,7 +124,7 @@ def test_trimmed_start_of_a_new_topic_is_lost_when_its_first_batch_is_read_again
         send_each(producer, numbered(5))
     assert query.values() == numbered(5)
     log.trim("a-2", before=f"{log.stats('a-2').ledgers[2].ledger_id}:0")
-    with pytest.raises(DataLossError, match=r"Partition 0 of topic 'a-2' has lost \[2:0, 4:0\)"):
+    with pytest.raises(DataLossError, match=r"a-2-partition-0 has lost \[2:0, 4:0\)"):
         query.replay()
 
 
@@ -142,9 +142,9 @@ def test_deleted_topic_is_lost(log: Log) -> None:
     log.delete_topic("a-1")
     with pytest.raises(DataLossError, match=r'"t": \{"0": "3:2"\}.* is gone. There is no topic .*t'):
         single.next()
-    with pytest.raises(DataLossError, match=r"Partition 0 of topic 'a-1' is gone, and \[1:2, ...\) with it"):
+    with pytest.raises(DataLossError, match="a-1-partition-0 is gone, and with it all from 1:2 on"):
         several.next()
-    with pytest.raises(DataLossError, match=r"Partition 0 of topic 'a-1' is gone, and \[1:0, 1:2\) with it"):
+    with pytest.raises(DataLossError, match=r"a-1-partition-0 is gone, and with it \[1:0, 1:2\) of a batch"):
         several.replay()
 
 
@@ -163,7 +163,7 @@ def test_query_goes_on_without_deleted_topics_if_that_is_asked_for(
     log.delete_topic("a-1")
     caplog.set_level(logging.WARNING)
     assert query.next() is query.next() is None
-    assert len([w for w in warnings(caplog) if "'a-1' is gone" in w]) == len(warnings(caplog)) == 1
+    assert len([w for w in warnings(caplog) if "a-1-partition-0 is gone" in w]) == len(warnings(caplog)) == 1
     with log.producer("a-2") as producer:
         send_each(producer, ["more"])
     assert query.values() == [b"more"]
@@ -191,14 +191,14 @@ def test_topic_that_was_made_again_is_data_loss(log: Log, caplog: pytest.LogCapt
     with log.producer("t") as producer:
         send_each(producer, ["anew"], partition=0)
     query.stream = stream_of(log)
-    with pytest.raises(DataLossError, match="of topic 't'"):
+    with pytest.raises(DataLossError, match="t-partition-"):
         query.next()
-    with pytest.raises(DataLossError, match=r"Partition 0 of topic 't' has lost \[1:0, 1:3\)"):
+    with pytest.raises(DataLossError, match=r"t-partition-0 has lost \[1:0, 1:3\)"):
         query.replay(stream_of(log))
     caplog.set_level(logging.WARNING)
     query.stream = stream_of(log, fail_on_data_loss=False)
     assert query.values() == [b"anew"]
-    assert all(any(f"Partition {n} of topic 't'" in w for w in warnings(caplog)) for n in range(2))
+    assert all(any(f"t-partition-{n}" in w for w in warnings(caplog)) for n in range(2))
     assert query.next() is None
 
 
@@ -250,10 +250,10 @@ def test_place_in_a_topic_that_is_left_out_is_kept(log: Log, caplog: pytest.LogC
     query = Follower(log, stream_of(log, "a", fail_on_data_loss=False))
     assert query.values() == [b"a0", b"a1"]
     query.stream = stream_of(log, "b")
-    with pytest.raises(DataLossError, match=r"Partition 0 of topic 'a' is at 1:2 and not read"):
+    with pytest.raises(DataLossError, match=r"a-partition-0 is at 1:2 and not read"):
         query.next()
     for strict in (True, False):
-        with pytest.raises(DataLossError, match=r"Partition 0 of topic 'a' has \[1:0, 1:2\) of the batch"):
+        with pytest.raises(DataLossError, match=r"a-partition-0 has \[1:0, 1:2\) of the batch"):
             query.replay(stream_of(log, "b", fail_on_data_loss=strict))
     query.stream = stream_of(log, "b", fail_on_data_loss=False)
     caplog.set_level(logging.WARNING)

@@ -17,8 +17,8 @@ from tests.log.reading import BY_HAND, rows, send_each, trim_closed
 from tests.log.streaming import Follower, stream_of
 from tests.selection import examples
 from txn_source import Log, Position, connect
-from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.model import cut
+from txn_source.reading.limits import StreamLimits
 
 
 def is_whole(places: list[Place], starts: dict[int, Position], trimmed: dict[int, Position]) -> bool:

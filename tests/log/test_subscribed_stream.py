@@ -24,8 +24,9 @@ from txn_source import (
     SubscriptionIsolationMismatchError,
     SubscriptionNotFoundError,
 )
-from txn_source.client.streaming.batch_limits import StreamLimits
+from txn_source.client.reading.own_log import DESCRIPTION
 from txn_source.model.topic_name import TopicName
+from txn_source.reading.limits import StreamLimits
 
 
 @pytest.fixture
@@ -110,7 +111,7 @@ def test_stream_begins_inside_an_entry(log: Log, streams: Streams) -> None:
     assert before[0].batch_index == 2
     assert query.values() == [b"02", b"03", b"04", b"10", b"11", b"12", b"13", b"14"]
     _, end, _ = query.batches[0]
-    assert end.to_json()["begins"] == {"t": {"0": str(before[0])}}
+    assert DESCRIPTION.offsets.to_json(end)["begins"] == {"t": {"0": str(before[0])}}
     query.replay()
     query.stream.commit(end)
     assert marks(log) == ends(end)
@@ -314,7 +315,7 @@ def test_next_batch_begins_where_a_seek_went(log: Log, streams: Streams, to: str
     start, end, _ = query.batches[-1]
     assert (start.epoch, end.epoch, sought.epoch) == (0, 1, 1)
     shown = str(cursor[0]) if to == "a message" else str(cursor[0].position)
-    assert end.to_json()["begins"] == {"t": {"0": shown}}
+    assert DESCRIPTION.offsets.to_json(end)["begins"] == {"t": {"0": shown}}
     assert query.next() is None
     assert marks(log) == ends(end)
     streams.close()

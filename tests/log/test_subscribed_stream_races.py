@@ -13,20 +13,21 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.log.reading import BY_HAND, eventually, send_each
 from tests.log.sites import ManualClock, Site
 from tests.log.streaming import Follower, Row, reread, rows_between
-from tests.log.subscribed import Streams, ends, marks
+from tests.log.subscribed import Streams, begins, ends, marks
 from txn_source import (
     Log,
     MessageId,
     SubscriptionBusyError,
 )
-from txn_source.client.streaming.batch_limits import StreamLimits
-from txn_source.client.streaming.stream import TopicStream
+from txn_source.reading.limits import StreamLimits
+from txn_source.reading.stream import Stream
 
 CHILD = Path(__file__).with_name("child.py")
 SEED = 20260131
@@ -79,7 +80,7 @@ class Race:
             assert came == after[: len(came)]
 
 
-def race(log: Log, stream: TopicStream) -> None:
+def race(log: Log, stream: Stream[Any]) -> None:
     """Let an operator seek at any point of a batch, many times, and look at the next batch and at the cursor."""
     source = random.Random(SEED)
     race = Race(log, Follower(log, stream), source, {0: [], 1: []})
@@ -95,7 +96,7 @@ def race(log: Log, stream: TopicStream) -> None:
         assert end is not start
         if point == "before its plan":
             sought = race.seek()
-        begin = ends(start) | {i: at for (_, i), at in end.begins.items()}
+        begin = ends(start) | begins(end)
         if point == "before it":
             assert begin == sought
         rows = rows_between(log, stream, start, end)
@@ -112,7 +113,7 @@ def race(log: Log, stream: TopicStream) -> None:
         if point != "before it":
             following = stream.latest(query.at)
             assert following.epoch == end.epoch + 1
-            assert {i: at for (_, i), at in following.begins.items()} == sought
+            assert begins(following) == sought
             race.expect(sought, rows_between(log, stream, query.at, following))
             query.at = reread(following)
             assert marks(log) == sought

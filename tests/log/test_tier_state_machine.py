@@ -18,12 +18,13 @@ from tests.log.reading import COMMITTED, UNCOMMITTED
 from tests.log.test_state_machine import PARTITIONS, LogMachine
 from txn_source import DataLossError, IsolationLevel, OnlyCopyError, Position, ReadPriority, SegmentUnreadableError
 from txn_source.client.reading.columns import select_columns
-from txn_source.client.reading.plan import ReadPlan, plan
-from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.own_log import OwnLog
 from txn_source.client.reading.source import resolve
 from txn_source.metadata.store import copies, pages, sealing, views
 from txn_source.model.copies import Tier
 from txn_source.model.position import PositionRange
+from txn_source.reading.plan import ReadPlan, plan
+from txn_source.reading.request import ReadRequest, Selection
 from txn_source.storage import tiered
 
 OFFLOAD_AFTER_S, DELETION_LAG_S, RETENTION_S = 20, 30, 8000
@@ -263,7 +264,7 @@ class TierMachine(LogMachine):
             return
         ledger, entry_id = self._place(partition, entry)
         at = Position(self.ids[partition][ledger], entry_id)
-        partition_id = resolve(self.log.metadata, ["t"]).partitions[partition].view.partition_id
+        partition_id = resolve(self.log.metadata, Selection.of("t")).partitions[partition].view.partition_id
         [page] = self.log.metadata.list_entries(partition_id, PositionRange(at, at.plus(1)))
         [row] = page.entries.to_pylist()
         path, offset = self.log.root / page.segments[row["segment_id"]], row["offset"] + number % row["length"]
@@ -310,7 +311,7 @@ class TierMachine(LogMachine):
 
     def _plan(self, level: str, tasks: int, loss_fails: bool = True) -> None:
         request = ReadRequest(IsolationLevel.parse(level), min_partitions=tasks, fail_on_data_loss=loss_fails)
-        pinned = plan(self.log.access, resolve(self.log.metadata, ["t"]), request)
+        pinned = plan(OwnLog(self.log.access), resolve(self.log.metadata, Selection.of("t")), request)
         ends = [len(ledgers) for ledgers in self.model.ledgers]
         self.pinned = [*self.pinned[-1:], (pinned, self._rows(level), list(self.trimmed), ends)]
 
@@ -352,7 +353,7 @@ class TierMachine(LogMachine):
             lost = [each for each in range(PARTITIONS) if first[each] < self.trimmed[each]]
             kept = [row for row in rows if row.entry >= self._first(row.partition, self.trimmed[row.partition])]
             must, may = self._unreadable(kept, first, ends)
-            reader = pinned.reader(self.log.access, schema)
+            reader = pinned.reader(OwnLog(self.log.access), schema)
             batches = reader.read(piece for task in pinned.tasks for piece in task)
             loss_fails = pinned.request.fail_on_data_loss
             failed = self._check(batches, [row.seen for row in (rows if loss_fails else kept)])

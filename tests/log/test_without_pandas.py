@@ -15,9 +15,12 @@ from tests.log.sites import Site
 _READING = """
 import sys
 from txn_source.client.reading.columns import select_columns
-from txn_source.client.reading.request import ReadRequest
-from txn_source.client.streaming.batch_limits import StreamLimits
-from txn_source.client.streaming.stream import StreamedTopics, TopicStream
+from txn_source.reading.request import ReadRequest
+from txn_source.reading.limits import StreamLimits
+from txn_source.client.reading.own_log import OwnLog
+from txn_source.client.streaming.own_guard import own_stream
+from txn_source.reading.request import Selection
+from txn_source.reading.stream import Stream
 from txn_source.spark.connection import open_log
 from txn_source.spark.source import TxnLogDataSource
 
@@ -29,12 +32,11 @@ for level in ("read_committed", "read_uncommitted"):
         reader = source.reader(source.schema())
         print(sum(batch.num_rows for task in reader.partitions() for batch in reader.read(task)))
 log = open_log(reader._options.target)
-stream = TopicStream(log, StreamedTopics(["orders"], None, None), ReadRequest(), StreamLimits(max_messages=7))
+stream = own_stream(log, Selection.of("orders"), ReadRequest(), StreamLimits(max_messages=7))
 start = stream.initial()
 planned = stream.plan(start, stream.latest(start))
 schema = select_columns(planned.payload, ["value", "__txn_status"])
-pieces = [piece for task in planned.tasks for piece in task]
-print(sum(batch.num_rows for batch in planned.reader(log, schema).read(pieces)))
+print(sum(batch.num_rows for batch in planned.reader(OwnLog(log), schema).read(planned.parts)))
 print(*(name for name in ("pandas",) if name in sys.modules))
 """
 

@@ -12,9 +12,7 @@ from pyspark.errors import PySparkValueError
 
 import txn_source
 from txn_source import InternalError
-from txn_source.client.target import Target
 from txn_source.spark.connection import readable
-from txn_source.spark.options import BatchReadOptions
 from txn_source.spark.schema import Projection
 from txn_source.spark.tasks import read_task
 
@@ -175,6 +173,5 @@ def test_unexpected_error_of_a_read_is_one_of_ours(segment, root: Path, plan, mo
         raise ZeroDivisionError
 
     monkeypatch.setattr(Projection, "apply", fail)
-    request = BatchReadOptions.parse({"path": str(root), "topic": "orders"}).request
     with pytest.raises(InternalError, match=r"^\[TXNLOG_INTERNAL\] ZeroDivisionError\. "):
-        list(read_task(Target.of(root, None), request, task))
+        list(read_task(task))

@@ -112,8 +112,8 @@ MALFORMED = {
     "a partition twice": ('{"orders": {"0": "1:0", "0": "1:1"}}', "twice"),
     "a malformed topic": ('{"a/b": {"0": "1:0"}}', "'a/b'"),
     "an id too big": ('{"orders": {"0": "99999999999:0"}}', "99999999999"),
-    "another topic": ('{"refunds": {"0": "1:0"}}', "'refunds'"),
-    "another partition": ('{"orders": {"2": "1:0"}}', "partition 2"),
+    "another topic": ('{"refunds": {"0": "1:0"}}', "refunds-partition-0"),
+    "another partition": ('{"orders": {"2": "1:0"}}', "orders-partition-2"),
 }
 
 

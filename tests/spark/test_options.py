@@ -171,7 +171,7 @@ def test_topics_have_several_names(orders, plan) -> None:
     """Plan with full names, the name of a partition, a list of one and patterns; compare with the plain names."""
 
     def slices(**options: str) -> list[Any]:
-        return [task.slices for task in plan(**options)]
+        return [task.parts for task in plan(**options)]
 
     one, both = slices(topic="orders"), slices(topics="orders,refunds")
     assert slices(topic="persistent://public/default/orders") == one
@@ -201,14 +201,16 @@ def test_isolation_level_decides_what_is_seen(orders, read, values, level, expec
 def test_read_priority_is_accepted(orders, read, plan, values) -> None:
     """Plan with each spelling, and read with one: there is one copy of every ledger, so all of them read it."""
     for priority in ("tiered-first", "bookkeeper-first", "tiered-storage-first", "Bookkeeper-First"):
-        assert plan(topic="orders", dataReadPriority=priority) == plan(topic="orders")
+        [task], [usual] = plan(topic="orders", dataReadPriority=priority), plan(topic="orders")
+        assert task.parts == usual.parts
     assert values(read(topic="orders", dataReadPriority="bookkeeper-first")) == ["committed", "plain"]
 
 
 def test_consistent_cut_changes_nothing_for_one_partition(orders, read, plan, values) -> None:
     """Plan with each value, and read with one: a cut over partitions has nothing to lower in a single one."""
     for cut in ("true", "false", "TRUE"):
-        assert plan(topic="orders", consistentCut=cut) == plan(topic="orders")
+        [task], [usual] = plan(topic="orders", consistentCut=cut), plan(topic="orders")
+        assert task.parts == usual.parts
     assert values(read(topic="orders", consistentCut="false")) == ["committed", "plain"]
 
 

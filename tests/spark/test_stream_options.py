@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
-from pyspark.sql.types import StructType
 
 import txn_source
-from tests.spark.plain import Query
-from txn_source.client.streaming.batch_limits import StreamLimits
+from tests.spark.plain import Query, logs_closed
 from txn_source.client.target import Target
 from txn_source.model.batch_shares import DEFAULT_DELAY_S
+from txn_source.reading.limits import StreamLimits
 from txn_source.spark.connection import open_log
 from txn_source.spark.options import StreamReadOptions
+from txn_source.spark.reads import stream_options
 from txn_source.spark.source import TxnLogDataSource
 from txn_source.spark.stream import StreamReader
 
@@ -85,7 +85,7 @@ WRONG = {
     "a negative delay": ({"maxTriggerDelay": "-1s", "minMessagesPerTrigger": "5"}, ("'maxTriggerDelay'", "'-1s'")),
     "offsets of another topic": (
         {"startingOffsets": '{"refunds": {"0": "1:0"}}'},
-        ("partition 0 of topic 'refunds'", "orders-partition-0"),
+        ("refunds-partition-0", "orders-partition-0"),
     ),
     "a near name": ({"maxMessagePerTrigger": "5"}, ("'maxMessagePerTrigger'", "'maxMessagesPerTrigger'")),
     "another near name": ({"maxTriggersDelay": "5s"}, ("'maxTriggersDelay'", "'maxTriggerDelay'")),
@@ -181,19 +181,35 @@ def test_checkpoint_of_another_source_is_refused(orders, opened: Open, offset) -
 def test_checkpoint_of_another_topic_is_refused(orders, query: Query) -> None:
     """Run a query from the checkpoint of one over another topic."""
     query.run(topic="orders")
-    with pytest.raises(
-        txn_source.DataLossError, match=r"Partition 0 of topic 'orders'.*the checkpoint is another query's"
-    ):
+    with pytest.raises(txn_source.DataLossError, match=r"orders-partition-0.*the checkpoint is another query's"):
         query.run(topic="refunds")
 
 
 def test_tasks_understand_options_as_the_driver_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pickle a reader where the environment and the folder say more; read it where they don't, as executors do."""
+    """Plan a batch by a relative path; read its pickled tasks in another folder, as executors do."""
+    monkeypatch.chdir(tmp_path)
+    with txn_source.connect("log") as log, logs_closed():
+        log.create_topic("orders")
+        with log.producer("orders") as producer:
+            producer.send(b"here")
+        source = TxnLogDataSource({"path": "log", "topic": "orders", "startingOffsets": "earliest"})
+        reader = source.streamReader(source.schema())
+        start = reader.initialOffset()
+        tasks = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+        pickled = pickle.dumps((reader, tasks))
+        monkeypatch.chdir("/")
+        executor, [task] = pickle.loads(pickled)
+        assert [batch.column("value").to_pylist() for batch in executor.read(task)] == [[b"here"]]
+
+
+def test_credentials_are_those_of_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Understand options where environment and folder say more than where tasks run: these get what was meant."""
     monkeypatch.setenv("TXNLOG_TLS_CA", "ca.crt")
     monkeypatch.chdir(tmp_path)
-    reader = StreamReader({"endpoint": "h:1", "topic": "orders", "tokenFile": "token"}, StructType())
-    pickled = pickle.dumps(reader)
+    target = stream_options({"endpoint": "h:1", "topic": "orders", "tokenFile": "token"}).target
+    assert isinstance(target, Target)
+    pickled = pickle.dumps(target)
     monkeypatch.delenv("TXNLOG_TLS_CA")
     monkeypatch.chdir("/")
-    shown = pickle.loads(pickled)._options.target.credentials
+    shown = pickle.loads(pickled).credentials
     assert (shown.tls_ca, shown.token_file) == (str(tmp_path / "ca.crt"), str(tmp_path / "token"))

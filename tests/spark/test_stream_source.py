@@ -252,6 +252,6 @@ def test_lost_data_fails_the_query_and_says_what_was_lost(orders, query: Query) 
     query.batches.clear()
     with pytest.raises(TxnLogError) as failed:
         query.run(topic="orders")
-    assert "[TXNLOG_DATA_LOSS] Partition 0 of topic 'orders' has lost [" in str(failed.value)
+    assert "[TXNLOG_DATA_LOSS] orders-partition-0 has lost [" in str(failed.value)
     query.run(topic="orders", failOnDataLoss="false")
     assert query.values() == [["anew", "anew"]]

@@ -17,10 +17,11 @@ from tests.tiers.object_logs import asked, batch, objects
 from tests.tiers.proxy import Proxy
 from tests.tiers.stores import Bucket
 from txn_source import Log
-from txn_source.client.reading.plan import plan
-from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.own_log import OwnLog
 from txn_source.client.reading.source import resolve
 from txn_source.model.errors import SegmentUnreadableError
+from txn_source.reading.plan import plan
+from txn_source.reading.request import ReadRequest, Selection
 
 
 @pytest.fixture
@@ -68,14 +69,14 @@ def test_tasks_share_partitions_rather_than_objects(log: Log, proxy: Proxy, buck
             producer.send_batch(batch(500), partition=partition)
         producer.flush()
     many = len(objects(bucket))
-    source = resolve(log.metadata, ["orders"])
-    planned = plan(log.access, source, ReadRequest(min_partitions=4))
+    source = resolve(log.metadata, Selection.of("orders"))
+    planned = plan(OwnLog(log.access), source, ReadRequest(min_partitions=4))
     assert len(planned.tasks) == 4
     asked(proxy)
     rows = Counter[int]()
     for task in planned.tasks:
         assert len(task) == len({piece.partition for piece in task}) == 16
-        reader = planned.reader(log.access, pa.schema([("__partition", pa.int32()), ("value", pa.binary())]))
+        reader = planned.reader(OwnLog(log.access), pa.schema([("__partition", pa.int32()), ("value", pa.binary())]))
         for found in reader.read(task):
             rows.update(found["__partition"].to_pylist())
     assert rows == dict.fromkeys(range(16), 6000)

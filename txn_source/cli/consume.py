@@ -130,9 +130,9 @@ def consume(
                 print_messages(log, consumer, columns, render, left, partial(pause, 0) if follow else None)
         else:
             from txn_source.cli.tail import Tail
-            from txn_source.client.places import Offsets
+            from txn_source.client.places import side_of_text
 
-            begin, stop = Offsets.of_text(start, EARLIEST), Offsets.of_text(end, LATEST)
+            begin, stop = side_of_text(start, EARLIEST), side_of_text(end, LATEST)
             tail = Tail(log, topic, level or IsolationLevel.READ_COMMITTED, begin, stop, columns, priority)
             print_batches(tail.read, render, max_messages, follow=follow)
     except KeyboardInterrupt:

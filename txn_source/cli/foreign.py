@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from txn_source.client.log import Log
     from txn_source.foreign.read_only_log import ForeignTopicStats, ReadOnlyLog
-    from txn_source.foreign.reading.request import Side
+    from txn_source.reading.places import Side
 
 _DATE = re.compile(r"\d{4}-.*")
 
@@ -141,8 +141,9 @@ def consume(
 def _side(parse: Callable[[Any, str], Side], text: str | None, default: str) -> Side:
     if text is not None and _DATE.fullmatch(text.strip()):
         from txn_source.model.moments import time_us
+        from txn_source.reading.places import Side
 
-        return parse(None, default).at(-(-time_us(text) // 1000))
+        return Side(default, time_us=time_us(text))
     return parse(text, default)
 
 

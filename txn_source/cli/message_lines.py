@@ -42,9 +42,10 @@ class Format(enum.Enum):
 def lines_of(log: Log, topic: str, format: Format, key_separator: str | None) -> tuple[list[str], Render]:
     """Return the columns that are to be read, and what makes lines of a batch of them."""
     from txn_source.client.reading.source import resolve
+    from txn_source.reading.request import Selection
     from txn_source.storage.schema import KEY, RAW_SCHEMA
 
-    payload = resolve(log.metadata, [topic]).payload
+    payload = resolve(log.metadata, Selection.of(topic)).payload
     raw = payload is RAW_SCHEMA
     if key_separator is not None and (format is Format.JSON or not raw):
         raise typer.BadParameter("Only a raw topic's text has keys to separate.", param_hint="'--key-separator'")

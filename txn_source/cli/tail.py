@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
 from txn_source.client.log import Log
-from txn_source.client.places import Offsets
 from txn_source.client.reading.columns import select_columns
 from txn_source.client.reading.count import count
-from txn_source.client.reading.plan import ReadPlan, plan
-from txn_source.client.reading.request import ReadRequest
-from txn_source.client.reading.source import ReadPartition, resolve
+from txn_source.client.reading.own_log import OwnLog
+from txn_source.client.reading.source import resolve
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import EARLIEST, LATEST, Position
+from txn_source.model.position import LATEST
 from txn_source.model.read_priority import ReadPriority
-from txn_source.model.topic_name import TopicName
+from txn_source.reading.places import Side
+from txn_source.reading.plan import plan
+from txn_source.reading.request import ReadRequest, Selection
 
 
 class Tail:
@@ -27,8 +27,8 @@ class Tail:
         log: Log,
         topic: str,
         level: IsolationLevel,
-        start: Offsets,
-        end: Offsets,
+        start: Side,
+        end: Side,
         columns: Sequence[str] | None = None,
         read_priority: ReadPriority | None = None,
     ) -> None:
@@ -49,33 +49,14 @@ class Tail:
 
         ``expect`` is told first how many messages that are.
         """
-        source = resolve(self._log.metadata, [self._topic])
-        if all(self._start.positions.get((p.topic, p.view.index)) == self._bound(p) for p in source.partitions):
+        source = resolve(self._log.metadata, Selection.of(self._topic))
+        if all(self._start.points.get(p.name) == p.bounds.upper(self._level) for p in source.partitions):
             return  # the usual case while following: one call, and no plan
         request = ReadRequest(self._level, self._start, self._end, read_priority=self._read_priority)
         if expect is not None:
             expect(count(self._log.access, source, request))
-        planned = plan(self._log.access, source, request)
-        self._start = Offsets(LATEST, self._reached(source.partitions, planned))
+        log = OwnLog(self._log.access)
+        planned = plan(log, source, request)
+        self._start = Side(LATEST, {name: reach.end for name, reach in planned.ranges})
         schema = select_columns(source.payload, self._columns or source.payload.names)
-        reader = planned.reader(self._log.access, schema)
-        yield from reader.read(piece for task in planned.tasks for piece in task)
-
-    def _reached(
-        self, partitions: Sequence[ReadPartition], planned: ReadPlan
-    ) -> Mapping[tuple[TopicName, int], Position]:
-        """Return where the plan ends on each partition; where it reads nothing, that is where it began."""
-        ends: dict[int, Position] = {}
-        for piece in (piece for task in planned.tasks for piece in task):
-            ends[piece.partition_id] = max(piece.range.end, ends.get(piece.partition_id, piece.range.end))
-        return {(p.topic, p.view.index): ends.get(p.view.partition_id) or self._began(p) for p in partitions}
-
-    def _began(self, partition: ReadPartition) -> Position:
-        default: Position | str = LATEST if self._start.publish_time_us is not None else self._start.default
-        at = self._start.bare or self._start.positions.get((partition.topic, partition.view.index), default)
-        if isinstance(at, Position):
-            return at
-        return partition.view.bounds.log_start if at == EARLIEST else self._bound(partition)
-
-    def _bound(self, partition: ReadPartition) -> Position:
-        return partition.view.bounds.upper(self._level)
+        yield from planned.reader(log, schema).read(planned.parts)

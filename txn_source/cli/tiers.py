@@ -135,7 +135,7 @@ def trim(
     Without an option the topic's retention policies decide. The open ledger stays, and so does a ledger with messages
     of an open transaction or behind one.
     """
-    from txn_source.client.places import Offsets
+    from txn_source.client.places import side_of_text
 
     found = log.stats(name)
     retention = [found.policies[policy].value for policy in ("retention_age", "retention_bytes")]
@@ -144,7 +144,7 @@ def trim(
             f"Topic {found.topic!r} has no retention policy. Say what is to go.",
             param_hint="'--before' / '--older-than' / '--keep-bytes'",
         )
-    start = None if before is None else Offsets.of_text(before, "earliest")
+    start = None if before is None else side_of_text(before, "earliest")
     age = None if older_than is None else parse_duration(older_than)
     size = None if keep_bytes is None else parse_size(keep_bytes)
     confirm(f"Trim topic {found.topic!r}? What goes is gone for good, in all tiers.", yes=yes)

@@ -14,12 +14,10 @@ from txn_source.client.consuming.options import ConsumerOptions
 from txn_source.client.consuming.reader import Reader
 from txn_source.client.dead_letter_topic import send_dead_letter
 from txn_source.client.metadata_tables import TableName, metadata_table
-from txn_source.client.places import Cut, GivenPlace, Sought
+from txn_source.client.places import GivenPlace, Sought
 from txn_source.client.policies import GivenPolicies, TopicPolicies, change_policies, read_priority, scope_of
-from txn_source.client.reading.copy_fallback import CopiesRead
-from txn_source.client.reading.ranges import cut_of
 from txn_source.client.rooted import Rooted
-from txn_source.client.scan import copies_read, count_messages, scan
+from txn_source.client.scan import copies_read, count_messages, cut, scan
 from txn_source.client.subscriptions import Unset, given_options
 from txn_source.client.tiering.iceberg import IcebergReport, export_iceberg
 from txn_source.client.tiering.maintenance import MaintenanceReport, maintain
@@ -34,6 +32,7 @@ from txn_source.client.writing.producer import Producer
 from txn_source.client.writing.transaction import Transaction
 from txn_source.metadata.stub.metadata_stub import TransactionInfo
 from txn_source.metadata.stub.subscriptions import SubscriptionInfo
+from txn_source.model.copies import CopiesRead
 from txn_source.model.door import guarded
 from txn_source.model.isolation import GivenLevel, IsolationLevel
 from txn_source.model.ledger import OffloadableLedger
@@ -44,6 +43,7 @@ from txn_source.model.retention import Trimmed
 from txn_source.model.subscription import GivenType, SubscriptionType
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import GivenState, TxnId
+from txn_source.reading.places import Cut
 from txn_source.storage.schema import commented_schema
 
 
@@ -483,7 +483,7 @@ class Log(Rooted):
         ``scan(topic, end=cut)`` reads any of the topics up to there, and Spark with ``endingOffsets`` set to
         ``cut.json()``. Reads of several topics see each transaction in all of them, or in none.
         """
-        return cut_of(self._stub, topics, IsolationLevel.parse(isolation_level))
+        return cut(self._access, topics, isolation_level)
 
     def metadata_table(self, name: TableName, topic: str | None = None) -> pa.Table:
         """Return a table about a topic or (None) all, as of one moment, to query with DuckDB, Polars or pandas.

@@ -12,9 +12,7 @@ import pyarrow.compute as pc
 
 from txn_source.client.access import Access
 from txn_source.client.reading.footers import TieredPlanning
-from txn_source.client.reading.plan import plan_ranges
-from txn_source.client.reading.request import ReadRequest
-from txn_source.client.reading.slice_reader import SliceReader
+from txn_source.client.reading.own_log import OwnLog
 from txn_source.client.reading.source import ReadPartition, Source
 from txn_source.console.message_rows import Found, Row, is_raw, schema_of
 from txn_source.console.values import SHORT
@@ -23,6 +21,7 @@ from txn_source.metadata.store.entries_before import entries_before
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import index_of, message_key, position_of
 from txn_source.model.position import Position, PositionRange
+from txn_source.reading.request import ReadRequest
 
 READ_MESSAGES = 200_000
 READ_BYTES = 128 << 20
@@ -230,7 +229,8 @@ class Browser:
             max_partition_bytes=_NEVER_SPLIT,
         )
         reach = PositionRange(first, min(stop, bounds.upper(self.level)))
-        planned = plan_ranges(self._access, self._source, [(of, reach)], request)
+        log = OwnLog(self._access)
+        tasks = log.split(self._source, [(of, reach)], request)
         reading = replace(request, limit=_NEVER_SPLIT if limit is None else limit)  # so that nothing is read ahead
-        reader = SliceReader.of(self._access, self._schema, reading, planned.decisions)
-        yield from reader.read(piece for task in planned.tasks for piece in task)
+        reader = log.read(self._schema, reading, self._source.decisions)
+        yield from reader.read(piece for task in tasks for piece in task)

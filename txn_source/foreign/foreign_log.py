@@ -8,7 +8,7 @@ begins at a position; Kafka's takes as many as it has offsets.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,14 +16,14 @@ import pyarrow as pa
 from txn_source.model.bounds import Bounds
 from txn_source.model.errors import TxnLogError
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import MessageId, Position, PositionRange
+from txn_source.model.position import Position, PositionRange
 from txn_source.model.transaction import TransactionState
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray, needed
+from txn_source.reading.places import Inside
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class PartitionName:
+class PartitionName(NamedTuple):
     """A partition of a topic, as the format names topics."""
 
     topic: str
@@ -92,19 +92,6 @@ class ForeignTransaction:
     state: TransactionState
     identity: tuple[int, int] | None = None
     """What names it on every partition, and nothing else; None if the format doesn't tell."""
-
-
-@dataclass(frozen=True, slots=True)
-class Inside:
-    """Where a range begins and ends if that is inside an entry, which it then has in part.
-
-    Ids are compared by entry and index; a message that is alone in its entry has index 0. None: between entries.
-    """
-
-    start: MessageId | None = None
-    """The first message, inclusive. The range has its entry."""
-    end: MessageId | None = None
-    """The last one, exclusive. The range has its entry, or ends before it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.fs as fs
 
 from txn_source.foreign.foreign_log import ForeignLog, PartitionName
-from txn_source.foreign.reading.request import Selection, Side
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import Position
+from txn_source.reading.places import Place, Side
+from txn_source.reading.request import Selection
 
-Place = tuple[fs.FileSystem, str]
+Folder = tuple[fs.FileSystem, str]
 """A folder, or a bucket and a prefix, and its file system."""
 
 
@@ -40,7 +41,7 @@ class Format(Protocol):
     cheapest: str
     """The column to ask for if only constants are wanted."""
 
-    def open(self, places: Sequence[Place], options: Mapping[str, str]) -> ForeignLog:
+    def open(self, places: Sequence[Folder], options: Mapping[str, str]) -> ForeignLog:
         """Return the log that lies in some places."""
 
     def is_internal(self, topic: str) -> bool:
@@ -52,7 +53,7 @@ class Format(Protocol):
     def written(self, topic: str) -> Sequence[str]:
         """Return the ways to write a topic's name, the shortest first; patterns match any of them."""
 
-    def columns(self, log: ForeignLog, topics: Sequence[str], options: Mapping[str, str]) -> pa.Schema:
+    def columns(self, log: ForeignLog, topics: Sequence[str]) -> pa.Schema:
         """Return all columns that can be asked for of topics."""
 
     def default_columns(
@@ -85,6 +86,9 @@ class Format(Protocol):
 
     def offset(self, position: Position) -> int | Position:
         """Return a position as people have it: as a number where the format's positions are numbers."""
+
+    def shown(self, place: Place) -> int | str:
+        """Return a place as texts have it."""
 
 
 def format_of(name: str) -> Format:

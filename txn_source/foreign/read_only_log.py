@@ -8,12 +8,11 @@ from typing import Any, NoReturn, Self
 
 import pyarrow as pa
 
-from txn_source.foreign.foreign_log import ForeignLog, ForeignTransaction
+from txn_source.foreign.foreign_log import ForeignTransaction
 from txn_source.foreign.message_reader import ForeignReader
-from txn_source.foreign.reading.plan import ends_of, plan
-from txn_source.foreign.reading.request import ForeignCut, ForeignRequest, Selection
-from txn_source.foreign.reading.source import SourcePartition, look_at, names_of, topics_of, topics_read
+from txn_source.foreign.reading.topics import ForeignLook, SeenPartition, names_of, topics_of
 from txn_source.foreign.scan import Follower, count, scan, schema_of
+from txn_source.foreign.source import ForeignSource
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.door import guarded
 from txn_source.model.errors import InvalidArgumentError, TxnLogError
@@ -21,6 +20,10 @@ from txn_source.model.isolation import GivenLevel, IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, Position, PositionRange
 from txn_source.model.transaction import GivenState, TransactionState
 from txn_source.model.values import dataclass
+from txn_source.reading.places import Cut
+from txn_source.reading.plan import plan
+from txn_source.reading.ranges import cuts_of
+from txn_source.reading.request import ReadRequest, Selection
 
 _log = logging.getLogger(__name__)
 WRITES = (
@@ -157,11 +160,11 @@ class ReadOnlyLog:
 
     def schema(self, topic: str) -> pa.Schema:
         """Return the columns that a read of a topic has by itself."""
-        return schema_of(self._target, self._target.open(), Selection((topic,), several=False), None)
+        return schema_of(self._target, self._look_at((topic,)))
 
     def stats(self, name: str) -> ForeignTopicStats:
         """Return a topic's bounds and open transactions, or raise ``TopicNotFoundError``."""
-        partitions = self._look_at([name])
+        partitions = self._look_at((name,)).partitions
         written = self._rules.written(partitions[0].name.topic)[0]
         return ForeignTopicStats(written, tuple(self._partition_stats(of) for of in partitions))
 
@@ -178,12 +181,12 @@ class ReadOnlyLog:
             oldest_first: those with the lowest positions come first.
         """
         wanted = None if state is None else _state(state)
-        log = self._target.open()
+        source, log = ForeignSource(self._target), self._target.open()
         topics = [topic] if topic is not None else list(topics_of(log, self._rules))
         found: list[TransactionOnPartition] = []
         for name in topics:
             try:
-                for of in look_at(log, names_of(log, self._rules, Selection((name,)))):
+                for of in source.look_at(log, names_of(log, self._rules, Selection((name,)))).partitions:
                     some = self._transactions(of, wanted is TransactionState.OPEN)
                     found += [txn for txn in some if wanted in (None, txn.state)]
             except TxnLogError as error:
@@ -221,9 +224,9 @@ class ReadOnlyLog:
             DataLossError: one that was deleted, or what was planned is gone.
             SegmentUnreadableError: what is stored is damaged.
         """
-        selection = self._selection(topic)
+        selection = Selection.of(topic)
         request = self._request(isolation_level, start, end, consistent_cut)
-        return scan(self._target, self._target.open(), selection, request, columns)
+        return scan(self._target, selection, request, columns)
 
     def count(
         self,
@@ -238,29 +241,23 @@ class ReadOnlyLog:
         Kafka's are counted by the headers of their batches: damage behind those of large ones isn't found. Pulsar's
         are read.
         """
-        log = self._target.open()
+        source = ForeignSource(self._target)
+        look = source.look(Selection.of(topic))
         request = self._request(isolation_level, start, end, consistent_cut)
-        return count(self._target, log, plan(log, self._rules, self._selection(topic), request))
+        return count(source, self._target, look, plan(source, look, request))
 
-    def cut(
-        self, topics: str | Sequence[str], isolation_level: GivenLevel = IsolationLevel.READ_COMMITTED
-    ) -> ForeignCut:
+    def cut(self, topics: str | Sequence[str], isolation_level: GivenLevel = IsolationLevel.READ_COMMITTED) -> Cut:
         """Return up to where topics could be read now, so that several reads end at the same place.
 
         ``scan(topic, end=cut)`` reads any of the topics up to there, and Spark with ``endingOffsets`` set to
         ``cut.json()``.
         """
-        request = ForeignRequest(IsolationLevel.parse(isolation_level))
-        selection = Selection((topics,)) if isinstance(topics, str) else Selection(tuple(topics))
-        ranges = ends_of(self._target.open(), self._rules, selection, request)
-        ends = {of.name: reach.end for of, reach in ranges}
-        return ForeignCut(ends, request.isolation_level, self._rules.offset)
+        level = IsolationLevel.parse(isolation_level)
+        return cuts_of(ForeignSource(self._target), Selection.of(topics), [level])[level]
 
     def every_column(self, topic: str) -> list[str]:
         """Return the names of all columns that ``scan`` can read of a topic."""
-        log = self._target.open()
-        topics = topics_read(log, self._rules, Selection((topic,)))
-        return list(self._rules.columns(log, topics, dict(self._target.options)).names)
+        return list(self._look_at((topic,)).payload.names)
 
     def reader(
         self,
@@ -291,20 +288,16 @@ class ReadOnlyLog:
         end: Any = None,
     ) -> Follower:
         """Return a place in a topic that is read from again and again."""
-        return Follower(self._target, self._selection(topic), self._request(level, start, end, True), columns)
+        return Follower(self._target, Selection.of(topic), self._request(level, start, end, True), columns)
 
-    def _selection(self, topic: str | Sequence[str]) -> Selection:
-        return Selection((topic,), several=False) if isinstance(topic, str) else Selection(tuple(topic))
-
-    def _request(self, level: GivenLevel, start: Any, end: Any, cut: bool) -> ForeignRequest:
+    def _request(self, level: GivenLevel, start: Any, end: Any, cut: bool) -> ReadRequest:
         sides = self._rules.parse_side(start, EARLIEST), self._rules.parse_side(end, LATEST)
-        return ForeignRequest(IsolationLevel.parse(level), *sides, cut)
+        return ReadRequest(IsolationLevel.parse(level), *sides, cut)
 
-    def _look_at(self, topics: Sequence[str]) -> list[SourcePartition]:
-        log: ForeignLog = self._target.open()
-        return look_at(log, names_of(log, self._rules, Selection(tuple(topics))))
+    def _look_at(self, topics: tuple[str, ...]) -> ForeignLook:
+        return ForeignSource(self._target).look(Selection(topics))
 
-    def _partition_stats(self, of: SourcePartition) -> ForeignPartitionStats:
+    def _partition_stats(self, of: SeenPartition) -> ForeignPartitionStats:
         bounds, offset = of.bounds, self._rules.offset
         units = of.partition.units(PositionRange(bounds.log_start, bounds.high_watermark), _UNIT_BYTES)
         return ForeignPartitionStats(
@@ -319,14 +312,14 @@ class ReadOnlyLog:
             tuple(txn for txn in self._transactions(of, True) if txn.state is TransactionState.OPEN),
         )
 
-    def _transactions(self, of: SourcePartition, undecided: bool) -> list[TransactionOnPartition]:
+    def _transactions(self, of: SeenPartition, undecided: bool) -> list[TransactionOnPartition]:
         """Return the transactions of a partition, or just those that can be open."""
         bounds = of.bounds
         start = bounds.last_stable if undecided else bounds.log_start
         found = of.partition.transactions(PositionRange(start, bounds.high_watermark))
         return [self._shown(of, txn) for txn in found]
 
-    def _shown(self, of: SourcePartition, txn: ForeignTransaction) -> TransactionOnPartition:
+    def _shown(self, of: SeenPartition, txn: ForeignTransaction) -> TransactionOnPartition:
         name, end = of.name, of.bounds.high_watermark
         held = [] if txn.marker or txn.first >= end else of.partition.units(PositionRange(txn.first, end), _UNIT_BYTES)
         is_open = txn.state is TransactionState.OPEN

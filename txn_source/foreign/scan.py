@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
-from txn_source.foreign.foreign_log import ForeignLog
-from txn_source.foreign.reading.options import ForeignOptions
-from txn_source.foreign.reading.plan import ForeignPlan, plan
-from txn_source.foreign.reading.reader import PieceReader
-from txn_source.foreign.reading.request import ForeignRequest, Point, Selection, Side
-from txn_source.foreign.reading.source import topics_read
+from txn_source.foreign.reading.topics import ForeignLook
+from txn_source.foreign.source import ForeignSource
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.errors import SchemaMismatchError
 from txn_source.model.position import EARLIEST, MessageId, PositionRange
+from txn_source.reading.places import Place, Side
+from txn_source.reading.plan import ReadPlan, plan
+from txn_source.reading.request import ReadRequest, Selection
 
 
 def schema_of(
     target: ForeignTarget,
-    log: ForeignLog,
-    selection: Selection,
+    look: ForeignLook,
     columns: Sequence[str] | None = None,
-    given: ForeignOptions | None = None,
+    choice: str = "default",
+    options: Mapping[str, str] | None = None,
+    *,
+    several: bool = False,
 ) -> pa.Schema:
-    """Return the schema of a read: of some columns in that order, or of those that it has by itself and its options.
+    """Return the schema of a read: of some columns in that order, or of those that it has by itself.
+
+    Args:
+        target: the log.
+        look: what is read of it.
+        columns: their names; None: those of ``choice``, as ``metadataColumns`` has it.
+        choice: which columns there are beside the payload's.
+        options: those of the read.
+        several: several topics may be read.
 
     Raises:
-        TopicNotFoundError: as ``names_of``.
         SchemaMismatchError: a column that isn't there, or is asked for twice.
         InvalidArgumentError: no choice.
     """
-    rules, options = target.rules, dict(target.options) if given is None else given.given
-    every = rules.columns(log, topics_read(log, rules, selection), options)
+    rules, every = target.rules, look.payload
     if columns is None:
-        choice = "default" if given is None else given.metadata_columns
-        columns = rules.default_columns(every, choice, options, several=selection.several)
+        columns = rules.default_columns(every, choice, options or {}, several=several)
     if not columns:
         raise SchemaMismatchError("No column is asked for.", f"Name one at least, such as {rules.cheapest}.")
     for name in columns:
@@ -48,25 +54,22 @@ def schema_of(
 
 
 def scan(
-    target: ForeignTarget,
-    log: ForeignLog,
-    selection: Selection,
-    request: ForeignRequest,
-    columns: Sequence[str] | None = None,
+    target: ForeignTarget, selection: Selection, request: ReadRequest, columns: Sequence[str] | None = None
 ) -> pa.RecordBatchReader:
     """Plan a read, and return what reads it, partition after partition."""
-    schema = schema_of(target, log, selection, columns)
-    planned = plan(log, target.rules, selection, request)
-    reader = PieceReader(target, schema, request, log)
-    pieces = (piece for task in planned.tasks for piece in task)
-    return pa.RecordBatchReader.from_batches(schema, reader.read_ahead(pieces))
+    source = ForeignSource(target)
+    look = source.look(selection)
+    schema = schema_of(target, look, columns, several=selection.several)
+    planned = plan(source, look, request)
+    reader = source.read(schema, planned.request, planned.decisions)
+    return pa.RecordBatchReader.from_batches(schema, reader.read_ahead(planned.parts))
 
 
 class Follower:
     """A place in a topic that moves on with each read; the log is looked at anew each time."""
 
     def __init__(
-        self, target: ForeignTarget, selection: Selection, request: ForeignRequest, columns: Sequence[str] | None
+        self, target: ForeignTarget, selection: Selection, request: ReadRequest, columns: Sequence[str] | None
     ) -> None:
         self._target = target
         self._selection = selection
@@ -75,24 +78,23 @@ class Follower:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield what is there now and was not yielded before, partition after partition."""
-        log = self._target.open()
-        planned = plan(log, self._target.rules, self._selection, self._request)
+        source = ForeignSource(self._target)
+        look = source.look(self._selection)
+        planned = plan(source, look, self._request)
         # What is new since then, also a partition, is read from its start.
         points = {name: _next(self._request.start.inside(name), reach) for name, reach in planned.ranges}
         self._request = replace(self._request, start=Side(EARLIEST, points))
-        reader = PieceReader(
-            self._target, schema_of(self._target, log, self._selection, self._columns), planned.request, log
-        )
-        yield from reader.read(piece for task in planned.tasks for piece in task)
+        schema = schema_of(self._target, look, self._columns, several=self._selection.several)
+        yield from planned.reader(source, schema).read(planned.parts)
 
 
-def _next(begin: MessageId | None, reach: PositionRange) -> Point:
+def _next(begin: MessageId | None, reach: PositionRange) -> Place:
     """Return where to go on behind a range; a message at which it begins waits until its entry is read."""
     return begin if begin is not None and begin.position == reach.end else reach.end
 
 
-def count(target: ForeignTarget, log: ForeignLog, planned: ForeignPlan) -> int:
+def count(source: ForeignSource, target: ForeignTarget, look: ForeignLook, planned: ReadPlan) -> int:
     """Return how many rows a plan reads, without reading them where what is stored says it otherwise."""
-    schema = pa.schema([target.rules.columns(log, (), dict(target.options)).field(target.rules.cheapest)])
-    reader = PieceReader(target, schema, planned.request, log)
-    return reader.count(piece for task in planned.tasks for piece in task)
+    cheapest = target.rules.cheapest
+    schema = pa.schema([target.rules.columns(look.log, ()).field(cheapest)])
+    return source.read(schema, planned.request, planned.decisions).count(planned.parts)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import field
 
+from txn_source.model.position import Position
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.values import dataclass
 
@@ -48,3 +50,36 @@ class LedgerCopies:
         """Return the tiers that have a copy, the one to be read first in front."""
         first = Tier.BOOKKEEPER if priority is ReadPriority.BOOKKEEPER_FIRST else Tier.TIERED
         return tuple(sorted(self.tiers, key=lambda tier: tier is not first))
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFailure:
+    """A copy that a read had to leave, where, and why."""
+
+    topic: str
+    partition: int
+    ledger_id: int
+    tier: Tier
+    position: Position
+    reason: str
+
+
+@dataclass(slots=True)
+class CopiesRead:
+    """Which copies a read has taken so far: ledgers by tier, and those copies that failed."""
+
+    ledgers: dict[Tier, set[int]] = field(default_factory=lambda: {tier: set() for tier in Tier})
+    failures: list[CopyFailure] = field(default_factory=list)
+
+    @property
+    def hot_ledgers(self) -> int:
+        """Of how many ledgers messages came from the hot copy."""
+        return len(self.ledgers[Tier.BOOKKEEPER])
+
+    @property
+    def tiered_ledgers(self) -> int:
+        """Of how many ledgers messages came from the tiered copy."""
+        return len(self.ledgers[Tier.TIERED])
+
+    def __str__(self) -> str:
+        return f"{self.hot_ledgers} hot and {self.tiered_ledgers} tiered ledgers, {len(self.failures)} failed copies"

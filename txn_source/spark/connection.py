@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeGuard, TypeVar, cast
 
 from pyspark.errors import PySparkException
 
@@ -17,11 +17,31 @@ from txn_source.model.errors import InternalError, TxnLogError
 if TYPE_CHECKING:
     from txn_source.client.access import Access
     from txn_source.client.target import Target
+    from txn_source.foreign.target import ForeignTarget
+    from txn_source.reading.log_source import LogSource
+
+    AnyTarget: TypeAlias = Target | ForeignTarget
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _MAX_OPEN = 8
 _log = logging.getLogger(__name__)
+
+
+def source_of(target: AnyTarget) -> LogSource[Any]:
+    """Return a log of whatever kind, as reads of it are planned."""
+    if is_others(target):
+        from txn_source.foreign.source import ForeignSource
+
+        return ForeignSource(target)
+    from txn_source.client.reading.own_log import OwnLog
+
+    return OwnLog(open_log(cast("Target", target)))
+
+
+def is_others(target: AnyTarget) -> TypeGuard[ForeignTarget]:
+    """True of a log that others wrote; asking loads nothing of what reads one."""
+    return type(target).__module__ == "txn_source.foreign.target"
 
 
 def open_log(target: Target) -> Access:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from os import PathLike, fspath
 from typing import Any
@@ -82,9 +83,9 @@ def read(
     request_options = BatchReadOptions.parse(given)
     choice = ColumnOptions.parse(given)
     log = open_log(request_options.target)
-    source = resolve(log.metadata, request_options.topics, request_options.pattern, columns)
+    source = resolve(log.metadata, replace(request_options.selection, columns=columns))
     if columns is None:
-        schema = read_schema(source.payload, choice.metadata_columns, several_topics=choice.several_topics)
+        schema = read_schema(source.payload, choice.metadata_columns, several_topics=choice.selection.several)
     else:
         schema = select_columns(source.payload, columns)
     spark_schema = _nullable(to_spark(schema))

@@ -11,11 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from txn_source.client.places import Offsets
+from txn_source.client.places import parse_side, side_at
 from txn_source.client.reading.columns import METADATA_COLUMNS, metadata_columns
-from txn_source.client.reading.filters import Filters
-from txn_source.client.reading.request import MAX_PARTITION_BYTES, ReadRequest, check_as_of, parse_ranges
-from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.client.target import Target
 from txn_source.metadata.stub.credentials import OPTIONS
 from txn_source.model.batch_shares import DEFAULT_DELAY_S
@@ -35,6 +32,10 @@ from txn_source.model.read_priority import ReadPriority
 from txn_source.model.spark_commit import AppVersion
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
+from txn_source.reading.filters import Filters
+from txn_source.reading.limits import StreamLimits
+from txn_source.reading.places import Side
+from txn_source.reading.request import MAX_PARTITION_BYTES, ReadRequest, Selection, check_as_of, parse_ranges
 from txn_source.spark.foreign_options import foreign_option
 from txn_source.storage.log_tables import check_table
 
@@ -103,10 +104,7 @@ class ColumnOptions:
     """What decides on the columns of a read, batch or stream: Spark asks for the schema without saying which it is."""
 
     target: Target
-    topics: tuple[str, ...] | None
-    pattern: str | None
-    several_topics: bool
-    """By the option that names them: a pattern's columns must not depend on how many topics match."""
+    selection: Selection
     metadata_columns: str
     insertable: bool
     """Of a table: ``INSERT`` is to find its way by itself."""
@@ -125,7 +123,7 @@ class ColumnOptions:
             given.check((*_BATCH_READ, *_STREAM_ONLY, *_WRITE, *_TABLE), elsewhere)
         else:
             given.check((*_BATCH_READ, *_STREAM_ONLY, *_WRITE), elsewhere | _TABLES_ONLY)
-        topics, pattern = given.topics()
+        selection = given.selection()
         # Whatever is wrong for both kinds of query is told now, and not when the query runs.
         given.request(given.side("starting", LATEST), given.side("ending", LATEST))
         given.as_of()
@@ -133,7 +131,7 @@ class ColumnOptions:
         given.limits()
         given.subscription()
         insertable = given.flag("insertable", default=False)
-        return cls(given.target(), topics, pattern, given.get("topic") is None, given.metadata_columns(), insertable)
+        return cls(given.target(), selection, given.metadata_columns(), insertable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +139,7 @@ class BatchReadOptions:
     """What a batch read was asked for."""
 
     target: Target
-    topics: tuple[str, ...] | None
-    pattern: str | None
+    selection: Selection
     request: ReadRequest
 
     @classmethod
@@ -150,18 +147,18 @@ class BatchReadOptions:
         """Return the options' meaning, or raise INVALID_ARGUMENT for the first that can't be."""
         given = _Given(options)
         given.check(_BATCH_READ, _STREAMS_ONLY | _WRITES_ONLY | _TABLES_ONLY)
-        topics, pattern = given.topics()
+        selection = given.selection()
         end = given.side("ending", LATEST)
         request = given.request(given.side("starting", EARLIEST), end)
         as_of = given.as_of()
         if as_of is not None:
-            check_as_of(request.isolation_level, end != Offsets(LATEST))
+            check_as_of(request.isolation_level, end != Side(LATEST))
             request = replace(request, as_of_us=as_of)
         request = replace(request, filters=given.filters(), limit=given.optional("__limit", natural))
         request = replace(request, ranges=given.optional("__ranges", parse_ranges))
-        request = replace(request, began=given.optional("__cutStart", lambda text: Offsets.parse(text, EARLIEST)))
+        request = replace(request, began=given.optional("__cutStart", lambda text: parse_side(text, EARLIEST)))
         given.metadata_columns()
-        return cls(given.target(), topics, pattern, request)
+        return cls(given.target(), selection, request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +187,7 @@ class StreamReadOptions:
     """What a streaming read was asked for."""
 
     target: Target
-    topics: tuple[str, ...] | None
-    pattern: str | None
+    selection: Selection
     request: ReadRequest
     limits: StreamLimits
     subscription: str | None
@@ -204,12 +200,11 @@ class StreamReadOptions:
         given = _Given(options)
         no_end: Elsewhere = {"batch queries only: a stream has no end": _BATCH_ONLY}
         given.check(_STREAM_READ, no_end | _WRITES_ONLY | _TABLES_ONLY)
-        topics, pattern = given.topics()
+        selection = given.selection()
         given.metadata_columns()
         return cls(
             given.target(),
-            topics,
-            pattern,
+            selection,
             given.request(given.side("starting", LATEST)),
             given.limits(),
             given.subscription(),
@@ -295,12 +290,12 @@ class _Given(GivenOptions):
         self.optional("metadataColumns", lambda _: metadata_columns(choice, several_topics=False))
         return choice
 
-    def request(self, start: Offsets, end: Offsets | None = None) -> ReadRequest:
+    def request(self, start: Side, end: Side | None = None) -> ReadRequest:
         """Return how to read between two sides."""
         return ReadRequest(
             isolation_level=self.optional("isolationLevel", IsolationLevel.parse) or IsolationLevel.READ_COMMITTED,
             start=start,
-            end=Offsets(LATEST) if end is None else end,
+            end=Side(LATEST) if end is None else end,
             consistent_cut=self.flag("consistentCut", default=True),
             fail_on_data_loss=self.flag("failOnDataLoss", default=True),
             min_partitions=self.optional("minPartitions", positive),
@@ -310,7 +305,7 @@ class _Given(GivenOptions):
 
     def as_of(self) -> int | None:
         """Return the time of ``asOfTimestamp`` in microseconds."""
-        return self.optional("asOfTimestamp", lambda text: Offsets.at_time(text, LATEST).publish_time_us)
+        return self.optional("asOfTimestamp", lambda text: side_at(text, LATEST).time_us)
 
     def filters(self) -> Filters:
         """Return the filters of the query, which the catalog hands over for skipping."""
@@ -373,18 +368,21 @@ class _Given(GivenOptions):
             )
         return Target.of(path, endpoint, credentials={name: self.get(option) for name, option in OPTIONS.items()})
 
-    def topics(self) -> tuple[tuple[str, ...] | None, str | None]:
+    def selection(self) -> Selection:
+        """Return which topics are read."""
         name, values = selecting(self.values)
-        return (None, values[0]) if name == "topicsPattern" else (values, None)
+        if name == "topicsPattern":
+            return Selection(pattern=values[0])
+        return Selection(values, several=name == "topics")
 
-    def side(self, which: str, default: str) -> Offsets:
+    def side(self, which: str, default: str) -> Side:
         """Return where the read starts (``starting``) or ends (``ending``)."""
         offsets, time = f"{which}Offsets", f"{which}Timestamp"
         if (given := offsets_or_time(self.values, which)) is not None and given[0] == time:
-            return self.optional(time, lambda text: Offsets.at_time(text, default)) or Offsets(default)
-        parsed = self.optional(offsets, lambda text: Offsets.parse(text, default)) or Offsets(default)
+            return self.optional(time, lambda text: side_at(text, default)) or Side(default)
+        parsed = self.optional(offsets, lambda text: parse_side(text, default)) or Side(default)
         nothing = (EARLIEST, LATEST) if which == "starting" else (LATEST, EARLIEST)
-        if (default, parsed) == (nothing[0], Offsets(nothing[1])):
+        if (default, parsed) == (nothing[0], Side(nothing[1])):
             raise InvalidArgumentError(
                 f"{offsets!r} can't be {nothing[1]!r} in a batch query: it would read nothing.",
                 f"Use {default!r}, positions, or {time!r}.",

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from txn_source.client.log import Log
-from txn_source.client.stream_offset import StreamOffset
+from txn_source.client.reading.own_log import DESCRIPTION
 from txn_source.client.streaming.behind import PartitionBehind, total
 from txn_source.client.streaming.behind import behind as behind_in
 from txn_source.foreign.read_only_log import ReadOnlyLog
@@ -97,7 +97,7 @@ def behind(log: Log | ReadOnlyLog, progress: Any) -> list[QueryBehind]:
             level = IsolationLevel.parse(offset[_ABOUT].get("level") or IsolationLevel.READ_COMMITTED)
             parts = list(_behind_foreign(log, offset, level))
         elif "positions" in offset and "decisions" in offset:
-            at = StreamOffset.from_json(offset)
+            at = DESCRIPTION.offsets.from_json(offset)
             level = at.level or IsolationLevel.READ_COMMITTED
             parts = behind_in(log.access, at, level)
         else:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.foreign_path import is_foreign
 from txn_source.spark.connection import open_log, readable
+from txn_source.spark.reads import names_foreign
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from txn_source.spark.batch import BatchReader
-    from txn_source.spark.foreign.batch import ForeignBatchReader
-    from txn_source.spark.foreign.stream import ForeignStreamReader
     from txn_source.spark.metadata_table import MetadataTableReader
     from txn_source.spark.options import WriteOptions
     from txn_source.spark.sink import BatchWriter, StreamWriter
@@ -47,9 +44,15 @@ class TxnLogDataSource(DataSource):
         for_table = is_create_table(self.options)
         given = without_sparks_own(self.options)
         if names_foreign(given):
-            from txn_source.spark.foreign.batch import foreign_schema
+            from txn_source.foreign.reading.options import SCHEMA, ForeignOptions
+            from txn_source.foreign.scan import schema_of
+            from txn_source.foreign.source import ForeignSource
+            from txn_source.spark.schema import to_spark
 
-            columns = foreign_schema(given, table_properties(self.options) if for_table else ())
+            read = ForeignOptions.parse(given, SCHEMA, table_properties(self.options) if for_table else ())
+            look, several = ForeignSource(read.target).look(read.selection), read.selection.several
+            schema = schema_of(read.target, look, None, read.metadata_columns, read.given, several=several)
+            columns = to_spark(schema)
             return keep_options(columns, self.options, insertable=False) if for_table else columns
         from txn_source.client.reading.columns import read_schema
         from txn_source.client.reading.source import resolve
@@ -63,22 +66,14 @@ class TxnLogDataSource(DataSource):
             return keep_options(columns, self.options, insertable=False) if for_table else columns
         properties = table_properties(self.options) if for_table else ()
         options = ColumnOptions.parse(given, for_table=for_table, properties=properties)
-        source = resolve(open_log(options.target).metadata, options.topics, options.pattern)
-        schema = to_spark(read_schema(source.payload, options.metadata_columns, several_topics=options.several_topics))
-        return keep_options(schema, self.options, insertable=options.insertable) if for_table else schema
+        source = resolve(open_log(options.target).metadata, options.selection)
+        several = options.selection.several
+        columns = to_spark(read_schema(source.payload, options.metadata_columns, several_topics=several))
+        return keep_options(columns, self.options, insertable=options.insertable) if for_table else columns
 
     @readable
-    def streamReader(self, schema: StructType) -> StreamReader | ForeignStreamReader:
+    def streamReader(self, schema: StructType) -> StreamReader:
         """Return the reader of a streaming query."""
-        from txn_source.spark.table_options import kept_options, options_of
-
-        kept = kept_options(schema)
-        foreign = options_of(self.options, kept, kept)
-        if names_foreign(foreign):
-            from txn_source.spark.foreign.batch import names_of_reads
-            from txn_source.spark.foreign.stream import ForeignStreamReader
-
-            return ForeignStreamReader(options_of(self.options, kept, names_of_reads(foreign)), schema)
         from txn_source.spark.stream import StreamReader
 
         return StreamReader(self.options, schema)
@@ -100,28 +95,21 @@ class TxnLogDataSource(DataSource):
         return BatchWriter(*self._sink(schema, stream=False))
 
     @readable
-    def reader(self, schema: StructType) -> BatchReader | MetadataTableReader | ForeignBatchReader:
+    def reader(self, schema: StructType) -> BatchReader | MetadataTableReader:
         """Return the reader of a batch query."""
-        from txn_source.spark.table_options import kept_options, names_a_log, no_options, options_of
-
-        kept = kept_options(schema)
-        options = options_of(self.options, kept, kept)
-        if names_foreign(options):
-            from txn_source.spark.foreign.batch import ForeignBatchReader, names_of_reads
-
-            return ForeignBatchReader(options_of(self.options, kept, names_of_reads(options)), schema)
         from txn_source.spark.batch import BatchReader
-        from txn_source.spark.options import BATCH_READ, BatchReadOptions, MetadataTableOptions
+        from txn_source.spark.reads import batch_options, options_given
 
-        options = options_of(self.options, kept, BATCH_READ)
-        if not names_a_log(options):
-            raise no_options("read")
-        about_log = MetadataTableOptions.parse(options)
-        if about_log is not None:
-            from txn_source.spark.metadata_table import MetadataTableReader
+        options = options_given(self.options, schema, stream=False)
+        if not names_foreign(options):
+            from txn_source.spark.options import MetadataTableOptions
 
-            return MetadataTableReader(about_log, schema)
-        return BatchReader(BatchReadOptions.parse(options), schema)
+            about_log = MetadataTableOptions.parse(options)
+            if about_log is not None:
+                from txn_source.spark.metadata_table import MetadataTableReader
+
+                return MetadataTableReader(about_log, schema)
+        return BatchReader(batch_options(options), schema)
 
     def _sink(self, schema: StructType, *, stream: bool) -> tuple[WriteOptions, SinkColumns]:
         from txn_source.spark.options import WRITE, WriteOptions, through_catalog
@@ -152,11 +140,6 @@ class TxnLogDataSource(DataSource):
         columns = [] if of_table and names_topic else [name.lower() for name in schema.names]
         options = WriteOptions.parse(given, columns, stream=stream)
         return options, SinkColumns(schema, of_table=of_table, mark=mark, fans_out=options.topic is None)
-
-
-def names_foreign(options: Mapping[str, str]) -> bool:
-    """True if the options' path is that of a log that others wrote."""
-    return any(name.lower() == "path" and is_foreign(value) for name, value in options.items())
 
 
 def _refuse_overwrite(overwrite: bool) -> None:

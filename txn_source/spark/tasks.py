@@ -1,20 +1,23 @@
-"""What a task of a query reads, and reading it."""
+"""What a task of a query reads, and reading it, of whatever log."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
 
-from txn_source.client.reading.request import ReadRequest
-from txn_source.client.target import Target
-from txn_source.model.isolation import IsolationLevel
-from txn_source.model.packing import Slice
-from txn_source.spark.connection import open_log, shown
+from txn_source.reading.plan import ReadPlan
+from txn_source.reading.request import ReadRequest
+from txn_source.spark.connection import is_others, shown, source_of
 from txn_source.spark.schema import Projection
+
+if TYPE_CHECKING:
+    from txn_source.spark.connection import AnyTarget
 
 _log = logging.getLogger(__name__)
 
@@ -23,29 +26,38 @@ _log = logging.getLogger(__name__)
 class TaskPartition(InputPartition):
     """What one task reads, pinned: a retry reads the same rows."""
 
-    slices: tuple[Slice, ...]
-    projection: Projection
-    read_schema: pa.Schema
+    parts: Sequence[Any]
+    target: AnyTarget
+    request: ReadRequest
     decisions: int
-    isolation_level: IsolationLevel | None = None
-    """A subscription's, which the query's options don't tell; None: as they say."""
+    projection: Projection
+    columns: pa.Schema
 
 
-def read_task(target: Target, request: ReadRequest, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def tasks_of(planned: ReadPlan, target: AnyTarget, schema: StructType) -> list[InputPartition]:
+    """Return the tasks of a plan, for the columns that Spark wants."""
+    every = planned.payload
+    if is_others(target):
+        projection = Projection.among(schema, every, target.rules.never_null, f"There are {', '.join(every.names)}.")
+        columns = pa.schema([every.field(name) for name in projection.names])
+    else:
+        projection = Projection.of(schema, every)
+        columns = projection.read_schema(every)
+    return [
+        TaskPartition(task, target, planned.request, planned.decisions, projection, columns) for task in planned.tasks
+    ]
+
+
+def read_task(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Yield one task's rows; which copies it read is in the task's log, as a warning if one failed."""
     if not isinstance(partition, TaskPartition):
         return  # Spark's stand-in for "no partitions"
-    from txn_source.client.reading.slice_reader import SliceReader  # the process that plans needs none
-
     try:
-        log = open_log(target)
-        if partition.isolation_level is not None:
-            request = replace(request, isolation_level=partition.isolation_level)
-        reader = SliceReader.of(log, partition.read_schema, request, partition.decisions)
-        for batch in reader.read(partition.slices):
+        rows = source_of(partition.target).read(partition.columns, partition.request, partition.decisions)
+        for batch in rows.read(partition.parts):
             yield partition.projection.apply(batch)
-        level = logging.WARNING if reader.copies_read.failures else logging.INFO
-        _log.log(level, "task read %s", reader.copies_read)
+        if (copies := rows.copies_read) is not None:
+            _log.log(logging.WARNING if copies.failures else logging.INFO, "task read %s", copies)
     except Exception as error:
         failure = shown(error)
     else:

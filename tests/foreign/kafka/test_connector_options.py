@@ -11,9 +11,10 @@ from tests.foreign.kafka.batch_writer import Record
 from tests.foreign.kafka.partition_writer import PartitionWriter
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.reading.options import BATCH, STREAM, ForeignOptions
-from txn_source.foreign.reading.plan import plan
+from txn_source.foreign.source import ForeignSource
 from txn_source.model.errors import InvalidArgumentError, OutOfRangeError, TopicNotFoundError
 from txn_source.model.isolation import IsolationLevel
+from txn_source.reading.plan import plan
 
 T0 = 1_750_000_000_000
 
@@ -36,8 +37,8 @@ def log(tmp_path: Path) -> str:
 def ranges(log: str, **options: str) -> dict[str, tuple[int, int]]:
     """Return what a batch read with some options reads, by partition; of the rest, nothing."""
     given = ForeignOptions.parse({"path": log, **options}, BATCH)
-    target = given.target
-    planned = plan(target.open(), target.rules, given.selection, given.request)
+    source = ForeignSource(given.target)
+    planned = plan(source, source.look(given.selection), given.request)
     return {str(name): (of.start.key, of.end.key) for name, of in planned.ranges if not of.empty}
 
 

@@ -17,14 +17,15 @@ from tests.foreign.pulsar.sample_cases import unpack
 from tests.foreign.pulsar.test_objects import TOPIC
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.reading.reader import PieceReader
-from txn_source.foreign.reading.request import ForeignRequest, Selection, Side
-from txn_source.foreign.streaming.limits import ForeignLimits
-from txn_source.foreign.streaming.offset import ForeignOffset
-from txn_source.foreign.streaming.stream import ForeignStream
+from txn_source.foreign.source import ForeignSource
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.errors import InvalidArgumentError, MessageUnreadableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, MessageId
+from txn_source.reading.limits import StreamLimits
+from txn_source.reading.places import Side
+from txn_source.reading.request import ReadRequest, Selection
+from txn_source.reading.stream import Stream
 
 _PLACE = ["__ledger_id", "__entry_id", "__batch_index"]
 Row = tuple[int, int, int]
@@ -124,7 +125,7 @@ def test_an_end_inside_a_transaction_leaves_it_out(tmp_path: Path) -> None:
     assert read(1, consistent_cut=False) == [*first, (3, 1, 0), (3, 1, 1), *plain, (4, 1, 0)]
     alone = rows_of(log, "orders-partition-1", end=MessageId(4, 3, 1))
     assert alone[-2:] == [(4, 2, 1), (4, 3, 0)]
-    with pytest.raises(InvalidArgumentError, match="Offset 4:1:1 doesn't say which of the 2 partitions"):
+    with pytest.raises(InvalidArgumentError, match="4:1:-1:1 doesn't say which of the 2 partitions"):
         rows_of(log, "orders", start=MessageId(4, 1, 1))
 
 
@@ -179,39 +180,39 @@ def test_reader_goes_to_each_message(tmp_path: Path) -> None:
 class Query:
     """A streaming query without Spark, whose offsets are kept as JSON, and whose batches are planned twice."""
 
-    def __init__(self, folder: Path, start: Any, limits: ForeignLimits) -> None:
+    def __init__(self, folder: Path, start: Any, limits: StreamLimits) -> None:
         self._target = ForeignTarget.parse(f"pulsar:{folder}")
-        self._rules = self._target.rules
-        self._request = ForeignRequest(IsolationLevel.READ_COMMITTED, self._rules.parse_side(start, LATEST))
+        self._rules, self._texts = self._target.rules, ForeignSource(self._target).describe().offsets
+        self._request = ReadRequest(IsolationLevel.READ_COMMITTED, self._rules.parse_side(start, LATEST))
         self._limits = limits
         self.offsets: list[Any] = []
         self.batches: list[list[Row]] = []
 
-    def stream(self, request: ForeignRequest | None = None) -> ForeignStream:
-        return ForeignStream(self._target, Selection(("orders",)), request or self._request, self._limits)
+    def stream(self, request: ReadRequest | None = None) -> Stream[Any]:
+        return Stream(ForeignSource(self._target), Selection(("orders",)), request or self._request, self._limits)
 
     def run(self) -> None:
         """Read all batches that there are, each with streams that remember nothing."""
         if not self.offsets:
-            self.offsets.append(self.stream().initial().to_json(self._rules))
+            self.offsets.append(self._texts.to_json(self.stream().initial()))
         while True:
-            start = ForeignOffset.from_json(self.offsets[-1], self._rules)
+            start = self._texts.from_json(self.offsets[-1])
             end = self.stream().latest(start)
             if end is start:
                 return
-            self.offsets.append(end.to_json(self._rules))
+            self.offsets.append(self._texts.to_json(end))
             self.batches.append(self.read(-2))
             assert self.read(-2) == self.batches[-1]
 
     def read(self, at: int, start: Any = None) -> list[Row]:
         """Read a batch; ``start`` is what the options say when it is replayed."""
-        begin, end = (ForeignOffset.from_json(self.offsets[i], self._rules) for i in (at, at + 1))
+        begin, end = (self._texts.from_json(self.offsets[i]) for i in (at, at + 1))
         request = self._request
         if start is not None:
-            request = ForeignRequest(request.isolation_level, self._rules.parse_side(start, LATEST))
+            request = ReadRequest(request.isolation_level, self._rules.parse_side(start, LATEST))
             begin = self.stream(request).initial()
         planned = self.stream(request).plan(begin, end)
-        every = self._rules.columns(self._target.open(), [TOPIC], {})
+        every = self._rules.columns(self._target.open(), [TOPIC])
         reader = PieceReader(self._target, pa.schema([every.field(name) for name in _PLACE]), planned.request)
         rows: list[Row] = []
         for task in planned.tasks:
@@ -232,7 +233,7 @@ def test_streams_begin_inside_an_entry(tmp_path: Path, limit: int | None) -> Non
         write_ledger(tmp_path, ledger, mixed())
     whole = rows_of(txn_source.connect(f"pulsar:{tmp_path}"), "orders")
     for at in [(3, entry, 1 + entry % 5) for entry in (0, 1, 3, 4, 6, 8)] + [(8, 10, 2)]:
-        query = Query(tmp_path, {"orders": {-1: MessageId(*at)}}, ForeignLimits(max_messages=limit))
+        query = Query(tmp_path, {"orders": {-1: MessageId(*at)}}, StreamLimits(max_messages=limit))
         query.run()
         assert [row for rows in query.batches for row in rows] == [row for row in whole if row >= at], at
         assert query.read(0, start=EARLIEST) == query.batches[0]
@@ -248,7 +249,7 @@ def test_stream_begins_in_what_is_not_offloaded_yet(tmp_path: Path) -> None:
     for partition in range(2):
         write_ledger(tmp_path, 3 + partition, [batch(two)], f"{topic}{partition}")
     start = {"orders": {0: "3:1:-1:1", 1: "4:0:-1:1"}}
-    query = Query(tmp_path, start, ForeignLimits())
+    query = Query(tmp_path, start, StreamLimits())
     query.run()
     assert query.batches == [[(4, 0, 1)]]
     write_ledger(tmp_path, 6, [batch(two)], f"{topic}1")
@@ -264,7 +265,7 @@ def test_beginnings_that_are_held_back(tmp_path: Path) -> None:
     write_ledger(tmp_path, 3, [batch([Sent(b"a"), Sent(b"b"), Sent(b"c")], Frame(txn=(0, 1)))])
     start = MessageId(3, 0, 1)
     follower = txn_source.connect(f"pulsar:{tmp_path}").follow("orders", IsolationLevel.READ_COMMITTED, _PLACE, start)
-    query = Query(tmp_path, start, ForeignLimits())
+    query = Query(tmp_path, start, StreamLimits())
     query.run()
     assert query.batches == list(follower.read()) == []
     write_ledger(tmp_path, 4, [marker((0, 1), commit=True)])
@@ -276,12 +277,12 @@ def test_beginnings_that_are_held_back(tmp_path: Path) -> None:
 
 def test_offsets_end_between_entries() -> None:
     """A checkpoint says where the next batch begins by entries; what ends inside one was not made by a query."""
-    rules = ForeignTarget.parse("pulsar:/nowhere").rules
+    texts = ForeignSource(ForeignTarget.parse("pulsar:/nowhere")).describe().offsets
     name = PartitionName(TOPIC, -1)
     value = {TOPIC: {"-1": "12:40"}, "$log": {"begins": {TOPIC: {"-1": "12:40:-1:3"}}}}
-    found = ForeignOffset.from_json(value, rules)
-    assert found.pinned() == {name: MessageId(12, 40, 3)}
-    assert found.to_json(rules) == value
+    found = texts.from_json(value)
+    assert found.next(name) == MessageId(12, 40, 3)
+    assert texts.to_json(found) == value
     with pytest.raises(InvalidArgumentError, match="is not an offset of a stream"):
-        ForeignOffset.from_json({TOPIC: {"-1": "12:40:-1:3"}}, rules)
+        texts.from_json({TOPIC: {"-1": "12:40:-1:3"}})
     assert Side(LATEST, bare=MessageId(12, 40, 3)).inside(name) == MessageId(12, 40, 3)

@@ -181,10 +181,10 @@ def test_columns_have_the_types_of_the_schema(tmp_path: Path) -> None:
     target = ForeignTarget.parse(f"pulsar:{tmp_path}", {"schema": json.dumps(schema)})
     log = target.open()
     base = TOPIC.removesuffix("orders")
-    assert FORMAT.columns(log, [base + "orders", base + "more"], {}).field("value").type == pa.int32()
-    assert FORMAT.columns(log, [base + "others"], {}).field("value").type == pa.binary()
+    assert FORMAT.columns(log, [base + "orders", base + "more"]).field("value").type == pa.int32()
+    assert FORMAT.columns(log, [base + "others"]).field("value").type == pa.binary()
     with pytest.raises(SchemaMismatchError, match=r"orders and .*others make other columns"):
-        FORMAT.columns(log, [base + "orders", base + "others"], {})
+        FORMAT.columns(log, [base + "orders", base + "others"])
 
 
 def test_own_topics_are_read_when_they_are_named(tmp_path: Path) -> None:

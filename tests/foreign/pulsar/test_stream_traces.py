@@ -14,8 +14,8 @@ from tests.foreign.pulsar.test_objects import TOPIC
 from tests.foreign.pulsar.test_streams import Query
 from txn_source.foreign.pulsar import trace
 from txn_source.foreign.pulsar.trace import PASSED
-from txn_source.foreign.streaming.limits import ForeignLimits
 from txn_source.model.errors import DataLossError
+from txn_source.reading.limits import StreamLimits
 
 
 def offload(folder: Path, ledger: int, *values: bytes, index: int | None = None) -> Path:
@@ -131,7 +131,7 @@ def test_unread_ledger_that_is_trimmed_is_lost(folder: Path) -> None:
     offload(folder, 9, b"c", index=73)
     with pytest.raises(DataLossError, match="begins at 9:0"):
         query.run()
-    partly = Query(folder, limits=ForeignLimits(max_messages=1))
+    partly = Query(folder, limits=StreamLimits(max_messages=1))
     begun = offload(folder, 20, b"d", b"e", index=74)
     partly.run(), partly.run()
     trim(folder / f"{uuid.UUID(int=9)}-ledger-9")
@@ -182,7 +182,7 @@ def test_topic_that_is_trimmed_wholly_is_waited_for(folder: Path, caplog: pytest
 def test_topic_that_vanishes_unread_is_lost(folder: Path) -> None:
     """A topic that wasn't read to its end, and of which nothing is left, is data loss."""
     write_ledger(folder, 2, [single(Sent(b"x"))], "public/default/persistent/other")
-    query = Query(folder, limits=ForeignLimits(max_messages=1))
+    query = Query(folder, limits=StreamLimits(max_messages=1))
     first = offload(folder, 3, b"a", b"b")
     query.run()
     trim(first)

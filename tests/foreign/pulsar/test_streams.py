@@ -16,15 +16,16 @@ from tests.foreign.pulsar.test_objects import TOPIC, map_index, write_map_file
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.pulsar.format import FORMAT
 from txn_source.foreign.reading.reader import PieceReader
-from txn_source.foreign.reading.request import ForeignRequest, Selection
-from txn_source.foreign.streaming.limits import ForeignLimits
-from txn_source.foreign.streaming.offset import ForeignOffset
-from txn_source.foreign.streaming.stream import ForeignStream
+from txn_source.foreign.source import ForeignSource
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
+from txn_source.reading.limits import StreamLimits
+from txn_source.reading.request import ReadRequest, Selection
+from txn_source.reading.stream import Stream
+from txn_source.reading.stream_offset import StreamOffset
 
-_NO_LIMITS = ForeignLimits()
+_NO_LIMITS = StreamLimits()
 _LEVELS = [IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED]
 
 
@@ -35,38 +36,38 @@ class Query:
         self,
         folder: Path,
         level: IsolationLevel = IsolationLevel.READ_COMMITTED,
-        limits: ForeignLimits = _NO_LIMITS,
+        limits: StreamLimits = _NO_LIMITS,
         topics: tuple[str, ...] = ("orders",),
         *,
         options: Mapping[str, str] | None = None,
         fail_on_data_loss: bool = True,
     ) -> None:
         self._target = ForeignTarget.parse(f"pulsar:{folder}").with_options(options or {})
-        self._request = ForeignRequest(level, fail_on_data_loss=fail_on_data_loss)
+        self._request = ReadRequest(level, fail_on_data_loss=fail_on_data_loss)
         self._limits, self._topics = limits, topics
         self._offset: Any = None
         self.last: tuple[Any, Any] | None = None
         self.rows: list[bytes] = []
         self.sizes: list[int] = []
 
-    def stream(self) -> ForeignStream:
-        return ForeignStream(self._target, Selection(self._topics), self._request, self._limits)
+    def stream(self) -> Stream[Any]:
+        return Stream(ForeignSource(self._target), Selection(self._topics), self._request, self._limits)
 
     def run(self) -> bool:
         """Read one batch with a stream that remembers nothing; return whether there was one."""
-        rules = self._target.rules
+        texts = ForeignSource(self._target).describe().offsets
         if self._offset is None:
-            self._offset = self.stream().initial().to_json(rules)
-        start = ForeignOffset.from_json(self._offset, rules)
+            self._offset = texts.to_json(self.stream().initial())
+        start = texts.from_json(self._offset)
         end = self.stream().latest(start)
         if end is start:
             return False
-        end = ForeignOffset.from_json(end.to_json(rules), rules)
+        end = texts.from_json(texts.to_json(end))
         first, again = (self._read(start, end) for _ in range(2))
         assert first == again
         self.rows += first
         self.sizes.append(len(first))
-        self.last, self._offset = (start, end), end.to_json(rules)
+        self.last, self._offset = (start, end), texts.to_json(end)
         return True
 
     def run_all(self) -> list[bytes]:
@@ -80,10 +81,10 @@ class Query:
         assert self.last is not None
         return self._read(*self.last)
 
-    def _read(self, start: ForeignOffset, end: ForeignOffset) -> list[bytes]:
+    def _read(self, start: StreamOffset, end: StreamOffset) -> list[bytes]:
         planned = self.stream().plan(start, end)
         reader = PieceReader(
-            self._target, pa.schema([FORMAT.columns(self._target.open(), [], {}).field("value")]), planned.request
+            self._target, pa.schema([FORMAT.columns(self._target.open(), []).field("value")]), planned.request
         )
         return [value for task in planned.tasks for b in reader.read(task) for value in b.column(0).to_pylist()]
 
@@ -93,7 +94,7 @@ def test_ledgers_that_come_one_by_one(tmp_path: Path, level: IsolationLevel) -> 
     """Offload ledgers while a query runs, with limits and restarts at each batch: it shows what one read shows."""
     chance = random.Random(0)
     entries, written = history(chance), 0
-    query = Query(tmp_path, level, ForeignLimits(max_bytes=400))
+    query = Query(tmp_path, level, StreamLimits(max_bytes=400))
     ledger = 3
     while written < len(entries):
         size = chance.randint(1, 9)
@@ -165,7 +166,7 @@ def test_ledger_that_is_passed_over_is_waited_for(tmp_path: Path, caplog: pytest
         entries = [single(Sent(b"%d" % at), Frame(broker=(1, at))) for at in parts[ledger]]
         write_ledger(tmp_path, ledger, entries, name=uuid.UUID(int=ledger))
 
-    query = Query(tmp_path, _LEVELS[0], ForeignLimits(), ("orders",))
+    query = Query(tmp_path, _LEVELS[0], StreamLimits(), ("orders",))
     for ledger in (4, 9):
         offload(ledger)
         while query.run():
@@ -180,7 +181,7 @@ def test_ledger_that_is_passed_over_is_waited_for(tmp_path: Path, caplog: pytest
 
 def test_map_file_that_is_written_meanwhile(tmp_path: Path) -> None:
     """A MapFile grows under a query: it counts when it is whole."""
-    query = Query(tmp_path, _LEVELS[0], ForeignLimits(), ("orders",))
+    query = Query(tmp_path, _LEVELS[0], StreamLimits(), ("orders",))
     values = [b"%d" % at for at in range(20)]
     write_map_file(tmp_path, [single(Sent(value)) for value in values])
     path = write_map_file(tmp_path, [single(Sent(value)) for value in values], ledger=8)

@@ -13,10 +13,12 @@ from tests.foreign.kafka.batch_writer import Record
 from tests.foreign.kafka.partition_writer import PartitionWriter, Producer
 from tests.log.reading import told_by
 from txn_source.foreign.foreign_log import PartitionName
-from txn_source.foreign.reading.plan import plan
-from txn_source.foreign.reading.request import ForeignRequest, Selection, Side
+from txn_source.foreign.source import ForeignSource
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.position import EARLIEST, LATEST, Position
+from txn_source.reading.places import Side
+from txn_source.reading.plan import ReadPlan, plan
+from txn_source.reading.request import ReadRequest, Selection
 from txn_source.spark.catalog.foreign_calls import ForeignCatalogCalls
 
 PARTITIONS = 3
@@ -108,10 +110,13 @@ class History:
         return ends
 
 
+def planned(root: Path, request: ReadRequest) -> ReadPlan:
+    source = ForeignSource(ForeignTarget.parse(f"kafka:{root}"))
+    return plan(source, source.look(Selection(("t",))), request)
+
+
 def planned_ends(root: Path, end: Side) -> list[int]:
-    target = ForeignTarget.parse(f"kafka:{root}")
-    request = ForeignRequest(end=end)
-    found = dict(plan(target.open(), target.rules, Selection(("t",)), request).ranges)
+    found = dict(planned(root, ReadRequest(end=end)).ranges)
     return [found[PartitionName("t", p)].end.key for p in range(PARTITIONS)]
 
 
@@ -145,7 +150,7 @@ def test_cut_that_cannot_be_told_is_said(tmp_path: Path, caplog: pytest.LogCaptu
     assert any(end < writer.end for end, writer in zip(stable, history.writers, strict=True))
     with caplog.at_level(logging.WARNING):
         assert planned_ends(history.root, Side(LATEST)) == stable
-    assert [said.partition(":")[0] for said in told_by("foreign.reading", caplog)] == ["no consistent cut"]
+    assert [said.partition(":")[0] for said in told_by("reading", caplog)] == ["no consistent cut"]
     bounds = ForeignCatalogCalls(ForeignTarget.parse(f"kafka:{history.root}")).outlook(
         {"path": f"kafka:{history.root}", "topic": "t"}
     )["bounds"]
@@ -156,8 +161,7 @@ def test_starts_are_as_asked_for(tmp_path: Path) -> None:
     """A start in the middle of a transaction shows its rest; ends never go below starts."""
     history = History(random.Random(3), tmp_path / "log")
     history.write(200)
-    target = ForeignTarget.parse(f"kafka:{history.root}")
     starts = {PartitionName("t", p): Position.from_key(history.last_stable(p) // 2) for p in range(PARTITIONS)}
-    found = plan(target.open(), target.rules, Selection(("t",)), ForeignRequest(start=Side(EARLIEST, starts))).ranges
+    found = planned(history.root, ReadRequest(start=Side(EARLIEST, starts))).ranges
     assert found
     assert all(reach.start == starts[name] and reach.start < reach.end for name, reach in found)

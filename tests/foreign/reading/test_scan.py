@@ -192,10 +192,8 @@ def test_new_records_and_partitions_are_followed(tmp_path: Path) -> None:
 
 def test_damage_is_told_or_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Flip a byte: the read fails with the place; with ``fail_on_data_loss=False`` the rest is read, with a warning."""
-    from dataclasses import replace
-
-    from txn_source.foreign.reading.request import ForeignRequest, Selection
     from txn_source.foreign.scan import scan
+    from txn_source.reading.request import ReadRequest, Selection
 
     case = kafka.unpack("plain", tmp_path)
     path = next((case / "log" / "plain-0").glob("*.log"))
@@ -205,9 +203,9 @@ def test_damage_is_told_or_left_out(tmp_path: Path, caplog: pytest.LogCaptureFix
     log = of_kafka(case)
     with pytest.raises(SegmentUnreadableError, match="offset 0"):
         log.scan("plain").read_all()
-    request = replace(ForeignRequest(), fail_on_data_loss=False)
+    request = ReadRequest(fail_on_data_loss=False)
     with caplog.at_level(logging.WARNING):
-        rows = scan(log.target, log.target.open(), Selection(("plain",)), request).read_all()
+        rows = scan(log.target, Selection(("plain",)), request).read_all()
     assert rows.num_rows == 334 - 5
     assert any("left out" in record.message for record in caplog.records)
 

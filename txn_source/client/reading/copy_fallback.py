@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from types import TracebackType
 
 import numpy as np
@@ -18,14 +17,14 @@ import pyarrow as pa
 
 from txn_source.client.access import Access
 from txn_source.client.reading.batch_assembly import StoredRows
-from txn_source.client.reading.filters import Seen
 from txn_source.client.reading.segment_entries import HotCopies
-from txn_source.model.copies import LedgerCopies, Tier, TieredCopy
+from txn_source.model.copies import CopiesRead, CopyFailure, LedgerCopies, Tier, TieredCopy
 from txn_source.model.errors import DataLossError, SegmentUnreadableError
 from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange, ledger_of
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.values import dataclass
+from txn_source.reading.filters import Seen
 
 _log = logging.getLogger(__name__)
 IntArray = npt.NDArray[np.int64]
@@ -49,39 +48,6 @@ class Part:
     def entries(self) -> int:
         """How many entries there are."""
         return len(self.columns["position"])
-
-
-@dataclass(frozen=True, slots=True)
-class CopyFailure:
-    """A copy that a read had to leave, where, and why."""
-
-    topic: str
-    partition: int
-    ledger_id: int
-    tier: Tier
-    position: Position
-    reason: str
-
-
-@dataclass(slots=True)
-class CopiesRead:
-    """Which copies a read has taken so far: ledgers by tier, and those copies that failed."""
-
-    ledgers: dict[Tier, set[int]] = field(default_factory=lambda: {tier: set() for tier in Tier})
-    failures: list[CopyFailure] = field(default_factory=list)
-
-    @property
-    def hot_ledgers(self) -> int:
-        """Of how many ledgers messages came from the hot copy."""
-        return len(self.ledgers[Tier.BOOKKEEPER])
-
-    @property
-    def tiered_ledgers(self) -> int:
-        """Of how many ledgers messages came from the tiered copy."""
-        return len(self.ledgers[Tier.TIERED])
-
-    def __str__(self) -> str:
-        return f"{self.hot_ledgers} hot and {self.tiered_ledgers} tiered ledgers, {len(self.failures)} failed copies"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pyarrow as pa
 
 from txn_source.client.access import Access
-from txn_source.client.reading.plan import looked_at
-from txn_source.client.reading.ranges import ranges_of
-from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.own_log import OwnLog
 from txn_source.client.reading.slice_reader import SliceReader
 from txn_source.client.reading.source import ReadPartition, Source
 from txn_source.client.reading.tasks import what_is_left
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.packing import Slice
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
+from txn_source.reading.plan import looked_at
+from txn_source.reading.ranges import ranges_of
+from txn_source.reading.request import ReadRequest
 
 
 def count(access: Access, source: Source, request: ReadRequest) -> int:
@@ -28,13 +29,13 @@ def count(access: Access, source: Source, request: ReadRequest) -> int:
     """
     if request.filters:
         raise InvalidArgumentError("Messages can't be counted by filters.", "Read them, or leave the filters out.")
-    return looked_at(access, source, request, _count)
+    log = OwnLog(access)
 
+    def make(source: Source) -> int:
+        of_each = zip(source.partitions, ranges_of(log, source, request), strict=True)
+        return sum(_count_range(access, source, partition, reach, request) for partition, reach in of_each)
 
-def _count(access: Access, source: Source, request: ReadRequest) -> int:
-    reaches = ranges_of(access, source, request)
-    of_each = zip(source.partitions, reaches, strict=True)
-    return sum(_count_range(access, source, partition, reach, request) for partition, reach in of_each)
+    return looked_at(log, source, request, make)
 
 
 def _count_range(

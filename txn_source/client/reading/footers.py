@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from txn_source.client.access import Access
-from txn_source.client.reading.filters import Columns
-from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.skipping import RowGroups, either
 from txn_source.client.reading.window import each
 from txn_source.metadata.stub.ranges import Piece
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
+from txn_source.reading.filters import Columns
+from txn_source.reading.request import ReadRequest
 
 if TYPE_CHECKING:
     from txn_source.storage.tiered import Footer

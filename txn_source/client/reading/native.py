@@ -15,8 +15,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from txn_source.client.access import Access
-from txn_source.client.reading.ranges import check_offsets, ranges_of
-from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.own_log import OwnLog
 from txn_source.client.reading.source import ReadPartition, Source
 from txn_source.client.reading.window import each
 from txn_source.model.copies import LedgerCopies, Tier, TieredCopy
@@ -25,6 +24,8 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.values import dataclass
+from txn_source.reading.ranges import ranges_of
+from txn_source.reading.request import ReadRequest
 from txn_source.storage.object_root import Root, located
 from txn_source.storage.object_uri import parts_of
 
@@ -86,8 +87,7 @@ def native_split(access: Access, source: Source, request: ReadRequest) -> Native
     Raises:
         InvalidArgumentError, OutOfRangeError, DataLossError: as planning the read would.
     """
-    check_offsets(source, request)
-    reaches = ranges_of(access, source, request)
+    reaches = ranges_of(OwnLog(access), source, request)
     reads = [(p, reach) for p, reach in zip(source.partitions, reaches, strict=True) if not reach.empty]
     tables = access.metadata.list_ledgers_of([(p.view.partition_id, reach) for p, reach in reads])
     found = [_ledgers(access, p, reach, table) for (p, reach), table in zip(reads, tables, strict=True)]

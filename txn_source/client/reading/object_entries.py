@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from txn_source.client.reading.batch_assembly import JoinedEntries, StoredRows
-from txn_source.client.reading.filters import Seen
 from txn_source.client.reading.skipping import RowGroups
 from txn_source.model.copies import TieredCopy
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.visibility import BoolArray, IntArray
+from txn_source.reading.filters import Seen
 from txn_source.storage.arrays import array_of
 from txn_source.storage.object_root import Root
 from txn_source.storage.tiered import TieredReader

@@ -8,14 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from txn_source.client.access import Access
-from txn_source.client.reading.ranges import check_offsets, ranges_of
-from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.own_log import OwnLog
 from txn_source.client.reading.source import Source
 from txn_source.model.packing import OPENING_COST_BYTES
 from txn_source.model.position import PositionRange
 from txn_source.model.units import format_count
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
+from txn_source.reading.ranges import ranges_of
+from txn_source.reading.request import ReadRequest
 from txn_source.storage.arrays import numbers_in
 
 _SHOWN_MAX = 4
@@ -62,8 +63,7 @@ def outlook(access: Access, source: Source, request: ReadRequest) -> Outlook:
     Raises:
         InvalidArgumentError, OutOfRangeError, DataLossError: as planning the read would.
     """
-    check_offsets(source, request)
-    reaches = ranges_of(access, source, request)
+    reaches = ranges_of(OwnLog(access), source, request)
     messages = size = ledgers = hot = tiered = whole = 0
     read_of = [
         (p.view.partition_id, reach) for p, reach in zip(source.partitions, reaches, strict=True) if not reach.empty

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from txn_source.client.reading.filters import Bounds, Coded, Column, Columns, kind_of, ordered
 from txn_source.model.kinds import ABORTED, COMMITTED, OPEN, STATES
 from txn_source.model.position import entry_of, ledger_of
 from txn_source.model.transaction import id_of
 from txn_source.model.visibility import NO_TXN, IntArray
+from txn_source.reading.filters import Bounds, Coded, Column, Columns, kind_of, ordered
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -17,19 +17,22 @@ import pyarrow as pa
 
 from txn_source.client.access import Access
 from txn_source.client.reading.batch_assembly import Assembly, EntryColumns
-from txn_source.client.reading.copy_fallback import CopiesRead, CopyReader, Part
-from txn_source.client.reading.filters import Columns, Filters, Seen
-from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.copy_fallback import CopyReader, Part
 from txn_source.client.reading.skipping import EntriesKnown, of_partition
+from txn_source.client.reading.source import ReadPartition
+from txn_source.model.copies import CopiesRead
 from txn_source.model.door import passes, translated
 from txn_source.model.errors import TxnLogError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.kinds import ABORTED, COMMITTED, OPEN, STATES
 from txn_source.model.packing import Slice, stripes
+from txn_source.model.position import Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.transaction import id_of
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import NO_TXN, IntArray, visible
+from txn_source.reading.filters import Columns, Filters, Seen
+from txn_source.reading.request import ReadRequest
 from txn_source.storage.arrays import array_of, numbers_in, texts_of
 
 
@@ -107,6 +110,27 @@ class SliceReader:
         decided = self._decided(piece)
         with self._copies(pa.schema([])) as copies:
             yield from copies.read(piece, self._seen(piece, decided))
+
+    def take(self, of: ReadPartition, within: PositionRange, messages: int, size: int) -> tuple[Position, int, int]:
+        """Return where so many messages or bytes that the reader sees end, and how many of both lie before it.
+
+        That is the next entry that is seen, not the position behind the last one: so nothing is left over that would
+        be a batch without messages, and the end doesn't lie in a ledger that is no longer needed and may be trimmed.
+        """
+        piece = Slice(of.topic.short, of.view.index, of.view.partition_id, within, 0)
+        taken, taken_bytes, full = 0, 0, False
+        for part in self.visible_entries(piece):
+            positions, beyond = part.columns["position"], 0
+            if not full:
+                rows_to = taken + np.cumsum(part.columns["messages"])
+                bytes_to = taken_bytes + np.cumsum(part.columns["length"])
+                reached = (rows_to >= messages) | (bytes_to >= size)
+                full = bool(reached.any())
+                beyond = int(np.argmax(reached)) + 1 if full else len(positions)
+                taken, taken_bytes = int(rows_to[beyond - 1]), int(bytes_to[beyond - 1])
+            if beyond < len(positions):
+                return Position.from_key(int(positions[beyond])), taken, taken_bytes
+        return within.end, taken, taken_bytes
 
     def _copies(self, stored: pa.Schema) -> CopyReader:
         return CopyReader(

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from txn_source.client.reading.filters import Columns
 from txn_source.client.reading.footers import TieredPlanning
-from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.skipping import is_stored, of_ledgers, of_partition
 from txn_source.client.reading.source import ReadPartition
 from txn_source.client.reading.window import each
@@ -25,9 +24,12 @@ from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.ranges import Piece
 from txn_source.model.errors import DataLossError, TopicNotFoundError
 from txn_source.model.packing import OPENING_COST_BYTES, STRIPE_BYTES, Slice, pack, pack_in_step
-from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
+from txn_source.model.position import MAX_ENTRY_ID, MessageId, Position, PositionRange
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import BoolArray, IntArray
+from txn_source.reading.filters import Columns
+from txn_source.reading.places import Name
+from txn_source.reading.request import ReadRequest
 from txn_source.storage.arrays import numbers_in
 
 _log = logging.getLogger(__name__)
@@ -76,12 +78,14 @@ def tasks_of(
     objects: TieredPlanning,
     wanted: Sequence[tuple[ReadPartition, PositionRange]],
     request: ReadRequest,
+    firsts: Mapping[Name, MessageId] | None = None,
     *,
     in_step: bool = False,
 ) -> list[list[Slice]]:
     """Return the tasks that read ranges of partitions, each a list of slices in order.
 
-    ``in_step``: what the partitions have was written together, and lies together; so a task gets a part of each.
+    ``firsts``: where ranges begin inside an entry, the first message. ``in_step``: what the partitions have was written
+    together, and lies together; so a task gets a part of each.
 
     Raises:
         DataLossError: a part of a range is gone. ``fail_on_data_loss=False`` leaves it out, with a warning.
@@ -128,11 +132,25 @@ def tasks_of(
             slices.extend(Slice(topic, view.index, view.partition_id, p.range, p.bytes + cost) for p in parts)
             begins_us.extend(begins if part.times_us is None else part.times_us[0] for part in parts)
     if share >= target:
-        return pack(_enough(stub, slices, request), target)
+        return _skipping(pack(_enough(stub, slices, request), target), wanted, firsts or {})
     packed = pack_in_step(slices, begins_us, target)
     left = len(_enough(stub, [piece for task in packed for piece in task], request))
     starts = accumulate(map(len, packed), initial=0)
-    return [task[: left - start] for task, start in zip(packed, starts, strict=False) if start < left]
+    tasks_left = [task[: left - start] for task, start in zip(packed, starts, strict=False) if start < left]
+    return _skipping(tasks_left, wanted, firsts or {})
+
+
+def _skipping(
+    tasks: list[list[Slice]], wanted: Sequence[tuple[ReadPartition, PositionRange]], firsts: Mapping[Name, MessageId]
+) -> list[list[Slice]]:
+    """Return tasks whose slices leave out what lies before the first messages of their entries."""
+    inside = {p.view.partition_id: firsts[p.name] for p, _ in wanted if p.name in firsts}
+
+    def skip(piece: Slice) -> Slice:
+        first = inside.get(piece.partition_id)
+        return piece if first is None or first.position != piece.range.start else replace(piece, skip=first.batch_index)
+
+    return [list(map(skip, task)) for task in tasks] if inside else tasks
 
 
 def _enough(stub: MetadataStub, slices: Sequence[Slice], request: ReadRequest) -> Sequence[Slice]:

@@ -6,14 +6,14 @@ import time
 from collections.abc import Sequence
 
 from txn_source.client.access import Access
-from txn_source.client.places import Offsets
 from txn_source.client.reading.count import count
-from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import ReadPartition, Source, resolve
-from txn_source.client.stream_offset import StreamOffset
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, PositionRange
 from txn_source.model.values import dataclass
+from txn_source.reading.places import Side
+from txn_source.reading.request import ReadRequest, Selection
+from txn_source.reading.stream_offset import StreamOffset
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def behind(access: Access, at: StreamOffset, level: IsolationLevel) -> list[Part
         TopicNotFoundError: a topic is gone.
     """
     topics = sorted({topic for topic, _ in at.positions})
-    source = resolve(access.metadata, [str(topic) for topic in topics], None, ())
+    source = resolve(access.metadata, Selection.of([str(topic) for topic in topics], ()))
     found = []
     for partition in source.partitions:
         place = partition.topic, partition.view.index
@@ -72,7 +72,7 @@ def published_s(access: Access, partition: ReadPartition, of: PositionRange) -> 
 def _count(access: Access, partition: ReadPartition, source: Source, at: StreamOffset, level: IsolationLevel) -> int:
     place = partition.topic, partition.view.index
     only = Source((partition,), source.payload, source.decisions)
-    start = Offsets(EARLIEST, {place: at.positions[place]})
+    start = Side(EARLIEST, {place: at.positions[place]})
     return count(access, only, ReadRequest(level, start, consistent_cut=False, fail_on_data_loss=False))
 
 

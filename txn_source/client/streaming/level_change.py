@@ -20,12 +20,13 @@ import logging
 from collections.abc import Sequence
 
 from txn_source.client.reading.source import Source
-from txn_source.client.stream_offset import StreamOffset, by_topic
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.kinds import COMMITTED
-from txn_source.model.position import MAX_ENTRY_ID, MAX_LEDGER_ID, Position, PositionRange
+from txn_source.model.position import MAX_ENTRY_ID, MAX_LEDGER_ID, MessageId, Position, PositionRange
+from txn_source.reading.places import by_topic
+from txn_source.reading.stream_offset import StreamOffset
 from txn_source.storage.arrays import numbers_in
 
 _log = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ def check_change(
     if start.level is level:
         return
     if level is IsolationLevel.READ_UNCOMMITTED:
-        _log.warning("the stream was %s up to %s, and goes on read_uncommitted", start.level, start.text)
+        _log.warning("the stream was %s up to %s, and goes on read_uncommitted", start.level, text_of(start))
         return
     why = _why_not(stub, source, start, starts)
     if why is not None:
@@ -60,13 +61,13 @@ def check_change(
         cut = stub.find_cut(stable)
         begin = {(p.topic, p.view.index): cut[p.view.partition_id] for p in source.partitions}
         raise InvalidArgumentError(
-            f"The checkpoint was read at {start.level or 'an unknown level'} up to {start.text}, and the query asks for"
-            f" read_committed, but {why}.",
+            f"The checkpoint was read at {start.level or 'an unknown level'} up to {text_of(start)}, and the query asks"
+            f" for read_committed, but {why}.",
             "Go on at read_uncommitted, and change the level when it has caught up while no transaction is open; or"
             " begin a new query with a new checkpoint, which sees whole transactions from"
             f" .option(\"startingOffsets\", '{json.dumps(by_topic(begin))}') on.",
         )
-    _log.warning("the stream was read_uncommitted up to %s, and goes on read_committed", start.text)
+    _log.warning("the stream was read_uncommitted up to %s, and goes on read_committed", text_of(start))
 
 
 def _why_not(stub: MetadataStub, source: Source, start: StreamOffset, starts: Sequence[Position]) -> str | None:
@@ -76,8 +77,8 @@ def _why_not(stub: MetadataStub, source: Source, start: StreamOffset, starts: Se
         topic, index = min(left_out)
         return f"it doesn't take partition {index} of topic {topic.short!r}, which the checkpoint has"
     for place in sorted(taken & start.positions.keys()):
-        first = start.next_message(place)
-        if first is not None and first.batch_index > 0:
+        first = start.next(place)
+        if isinstance(first, MessageId):
             return f"message {first} is in the middle of what one producer wrote"
     for partition, at in zip(source.partitions, starts, strict=True):
         stable = partition.view.bounds.last_stable
@@ -103,3 +104,8 @@ def _why_not(stub: MetadataStub, source: Source, start: StreamOffset, starts: Se
                 " it may have been trimmed"
             )
     return None
+
+
+def text_of(offset: StreamOffset) -> str:
+    """Return the positions of an offset as text for people."""
+    return json.dumps(by_topic(offset.positions))

@@ -20,10 +20,8 @@ import pyarrow.parquet as pq
 
 from txn_source.client.access import Access
 from txn_source.client.ledgers import copies_of, ledgers_of
-from txn_source.client.places import Cut, Offsets
 from txn_source.client.reading.columns import select_columns
-from txn_source.client.reading.plan import plan
-from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.own_log import OwnLog
 from txn_source.client.reading.source import resolve
 from txn_source.client.tiering.iceberg_table import CUT, Owner, ShownTable, check_types, location, open_catalog
 from txn_source.client.tiering.object_columns import object_schema, offloaded_schema
@@ -34,6 +32,9 @@ from txn_source.model.position import EARLIEST, LATEST, Position, PositionRange
 from txn_source.model.topic import Topic
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
+from txn_source.reading.places import Cut, Side
+from txn_source.reading.plan import plan
+from txn_source.reading.request import ReadRequest, Selection
 from txn_source.storage.schema import deserialize_schema
 from txn_source.storage.tiered import read_footer
 
@@ -200,14 +201,14 @@ class _Export:
 
     def _rows(self, part: _Part) -> list[pa.RecordBatch]:
         """Read a part, whatever copy can be read; never more than a ledger."""
-        source = resolve(self._access.metadata, [f"{self._name}-partition-{part.partition}"])
+        source = resolve(self._access.metadata, Selection.of(f"{self._name}-partition-{part.partition}"))
         start, end = (
-            Offsets(default, {(self._topic.name, part.partition): at})
+            Side(default, {(self._topic.name, part.partition): at})
             for default, at in ((EARLIEST, part.range.start), (LATEST, part.range.end))
         )
-        planned = plan(self._access, source, ReadRequest(start=start, end=end, consistent_cut=False))
-        reader = planned.reader(self._access, select_columns(source.payload, self._columns.names))
-        batches = reader.read(piece for task in planned.tasks for piece in task)
+        log = OwnLog(self._access)
+        planned = plan(log, source, ReadRequest(start=start, end=end, consistent_cut=False))
+        batches = planned.reader(log, select_columns(source.payload, self._columns.names)).read(planned.parts)
         return [pa.RecordBatch.from_arrays(batch.columns, schema=self._schema) for batch in batches if batch.num_rows]
 
 

@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txn_source.client.access import Access
-from txn_source.client.reading.filters import Seen
 from txn_source.client.reading.slice_reader import Decided, SliceReader
 from txn_source.client.tiering.deletion import delete_object
 from txn_source.client.tiering.object_columns import object_schema, offloaded_schema
@@ -43,6 +42,7 @@ from txn_source.model.topic import Topic
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import hidden
+from txn_source.reading.filters import Seen
 from txn_source.storage.arrays import array_of, numbers_in
 from txn_source.storage.object_names import aborted_uri, new_object_uri
 from txn_source.storage.object_store import ObjectStore

@@ -6,9 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from txn_source.client.access import Access
-from txn_source.client.places import Offsets
-from txn_source.client.reading.ranges import start_positions
-from txn_source.client.reading.request import ReadRequest
+from txn_source.client.places import parse_side
+from txn_source.client.reading.own_log import OwnLog
 from txn_source.client.reading.source import resolve
 from txn_source.client.tiering.deletion import delete_doomed_files
 from txn_source.model.isolation import IsolationLevel
@@ -16,6 +15,8 @@ from txn_source.model.policies import given_policies
 from txn_source.model.position import EARLIEST, Position
 from txn_source.model.retention import Trimmed
 from txn_source.model.topic_name import TopicName
+from txn_source.reading.ranges import positions_of
+from txn_source.reading.request import ReadRequest, Selection
 
 
 def trim(
@@ -40,7 +41,7 @@ def trim(
 
 def _positions(access: Access, topic: TopicName, at: Any) -> dict[int, Position]:
     """Return the positions that a value stands for, by partition index."""
-    source = resolve(access.metadata, [str(topic)])
-    request = ReadRequest(IsolationLevel.READ_UNCOMMITTED, Offsets.parse(at, EARLIEST))
-    starts = start_positions(access, source, request)
+    source = resolve(access.metadata, Selection.of(str(topic)))
+    request = ReadRequest(IsolationLevel.READ_UNCOMMITTED, parse_side(at, EARLIEST))
+    starts = positions_of(OwnLog(access), source, request.start, request)
     return {p.view.index: start for p, start in zip(source.partitions, starts, strict=True)}

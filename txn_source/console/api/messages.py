@@ -15,9 +15,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from txn_source.client.places import Offsets
 from txn_source.client.reading.count import count
-from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import ReadPartition, Source, resolve
 from txn_source.console.browsing import Browser, Key
 from txn_source.console.message_rows import Row
@@ -36,6 +34,8 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import key_of, message_key, position_of
 from txn_source.model.position import EARLIEST, LATEST, MessageId, Position
 from txn_source.model.values import dataclass
+from txn_source.reading.places import Side
+from txn_source.reading.request import ReadRequest, Selection
 
 _TOGETHER = 64
 """So many partitions are read for one page."""
@@ -87,7 +87,7 @@ def messages(request: Request, viewer: Viewer) -> Any:
     name = viewer.topic(text(request, "topic")).name
     level = IsolationLevel(choice(request, "level", [level.value for level in IsolationLevel]))
     limit = number(request, "limit", 50, 1, MAX_LIMIT)
-    source = resolve(viewer.access.metadata, [str(name)])
+    source = resolve(viewer.access.metadata, Selection.of(str(name)))
     parts = _wanted(request, source)
     whole = flag(request, "full")
     browser = Browser(viewer.access, viewer.service, source, level, WHOLE if whole else SHORT)
@@ -209,7 +209,7 @@ def _to_search(
         for part in parts
         if part.view.index in places
     }
-    wanted = ReadRequest(browser.level, Offsets(EARLIEST, positions), consistent_cut=False)
+    wanted = ReadRequest(browser.level, Side(EARLIEST, positions), consistent_cut=False)
     try:
         return count(viewer.access, source, wanted)
     except TxnLogError:

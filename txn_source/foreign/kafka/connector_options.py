@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from txn_source.foreign.foreign_log import PartitionName
-from txn_source.foreign.reading.given import milliseconds, selection_of
-from txn_source.foreign.reading.request import Selection, Side
+from txn_source.foreign.reading.given import selection_of
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.given_options import named
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.moments import time_us
 from txn_source.model.position import EARLIEST
+from txn_source.reading.places import Name, Side
+from txn_source.reading.request import Selection
 
 _log = logging.getLogger(__name__)
 _SELECTING = ("topic", "topics", "topicsPattern", "subscribe", "subscribePattern", "assign")
@@ -102,17 +105,17 @@ def side(options: Mapping[str, str], which: str, default: str, parse: Callable[[
     time, times, offsets = f"{which}Timestamp", f"{which}OffsetsByTimestamp", f"{which}Offsets"
     must_match = which == "starting" and _strict(options)
     if time.lower() in options:
-        moment = named(time, lambda: milliseconds(options[time.lower()]))
-        return Side(default, time=moment, must_match=must_match)
+        moment = named(time, lambda: time_us(options[time.lower()]))
+        return Side(default, time_us=moment, must_match=must_match)
     if times.lower() in options:
         moments = named(times, lambda: _times(options[times.lower()]))
-        return Side(default, times=moments, must_match=must_match, complete=complete)
+        return Side(default, times_us=moments, must_match=must_match, complete=complete)
     if offsets.lower() not in options:
         return Side(default)
     found = named(offsets, lambda: parse(options[offsets.lower()], default))
     if which == "ending" and EARLIEST in found.points.values():
         raise InvalidArgumentError("Option 'endingOffsets': a read can't end at earliest (-2).", "Use -1 for latest.")
-    return Side(found.everywhere, found.points, bare=found.bare, complete=complete)
+    return replace(found, complete=complete)
 
 
 def _strict(options: Mapping[str, str]) -> bool:
@@ -136,15 +139,16 @@ def _assigned(text: str) -> list[PartitionName]:
     return names
 
 
-def _times(text: str) -> dict[PartitionName, int]:
-    found: dict[PartitionName, int] = {}
+def _times(text: str) -> dict[Name, int]:
+    """Return times in microseconds, which are given in milliseconds."""
+    found: dict[Name, int] = {}
     for topic, times in _json(text, _TIMES_HINT).items():
         if not isinstance(times, dict):
             raise InvalidArgumentError(f"The times of topic {topic!r} are {times!r:.80}.", _TIMES_HINT)
         for number, time in times.items():
             if not (number.isascii() and number.isdigit()) or not _is_number(time):
                 raise InvalidArgumentError(f"Partition {number!r} of topic {topic!r} has {time!r:.80}.", _TIMES_HINT)
-            found[PartitionName(topic, int(number))] = time
+            found[PartitionName(topic, int(number))] = time * 1000
     return found
 
 

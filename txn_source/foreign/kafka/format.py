@@ -8,15 +8,17 @@ from typing import Any
 import pyarrow as pa
 
 from txn_source.foreign.foreign_log import ForeignLog, PartitionName
-from txn_source.foreign.formats import Format, Place
+from txn_source.foreign.formats import Folder as Where
+from txn_source.foreign.formats import Format
 from txn_source.foreign.kafka import connector_options
 from txn_source.foreign.kafka.kafka_log import KafkaLog
 from txn_source.foreign.kafka.partition_folders import Folder
 from txn_source.foreign.kafka.records import COLUMNS
 from txn_source.foreign.reading.given import parse_side
-from txn_source.foreign.reading.request import Selection, Side
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import EARLIEST, LATEST, Position
+from txn_source.reading.places import Place, Side
+from txn_source.reading.request import Selection
 
 _TRUST = "trustTransactionIndexes"
 _INTERNAL = (
@@ -49,7 +51,7 @@ class KafkaFormat:
     never_null: tuple[str, ...] = ("topic", "partition", "offset", "timestamp", "timestampType")
     cheapest = "offset"
 
-    def open(self, places: Sequence[Place], options: Mapping[str, str]) -> ForeignLog:
+    def open(self, places: Sequence[Where], options: Mapping[str, str]) -> ForeignLog:
         """Return the log that lies in some folders."""
         trust = options.get(_TRUST.lower(), "true").strip().lower()
         if trust not in ("true", "false"):
@@ -68,7 +70,7 @@ class KafkaFormat:
         """Return the name."""
         return (topic,)
 
-    def columns(self, log: ForeignLog, topics: Sequence[str], options: Mapping[str, str]) -> pa.Schema:
+    def columns(self, log: ForeignLog, topics: Sequence[str]) -> pa.Schema:
         """Return all columns."""
         return _SCHEMA
 
@@ -113,6 +115,11 @@ class KafkaFormat:
     def offset(self, position: Position) -> int:
         """Return the offset."""
         return position.key
+
+    def shown(self, place: Place) -> int:
+        """Return the offset."""
+        assert isinstance(place, Position)
+        return place.key
 
 
 def _point(value: Any) -> Position | str:

@@ -8,16 +8,17 @@ from typing import Any
 import pyarrow as pa
 
 from txn_source.foreign.foreign_log import ForeignLog, PartitionName
-from txn_source.foreign.formats import Format, Place
+from txn_source.foreign.formats import Folder, Format
 from txn_source.foreign.pulsar.columns import SCHEMA
 from txn_source.foreign.pulsar.message_ids import point_of
 from txn_source.foreign.pulsar.open_options import log_arguments
 from txn_source.foreign.pulsar.pulsar_log import PulsarLog
 from txn_source.foreign.reading.given import parse_side, selection_of, side_of
-from txn_source.foreign.reading.request import Selection, Side
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError
-from txn_source.model.position import Position
+from txn_source.model.position import MessageId, Position
 from txn_source.model.topic_name import TopicName
+from txn_source.reading.places import Place, Side
+from txn_source.reading.request import Selection
 
 _DEFAULT = ("__partition", "__ledger_id", "__entry_id", "__batch_index", "__publish_time", "__event_time")
 _PAYLOAD = ("key", "value")
@@ -47,7 +48,7 @@ class PulsarFormat:
     )
     cheapest = "__entry_id"
 
-    def open(self, places: Sequence[Place], options: Mapping[str, str]) -> ForeignLog:
+    def open(self, places: Sequence[Folder], options: Mapping[str, str]) -> ForeignLog:
         """Return the log that lies in a folder, or below a prefix."""
         if len(places) != 1:
             raise InvalidArgumentError(f"{len(places)} places are given.", "Name one folder, or bucket and prefix.")
@@ -77,7 +78,7 @@ class PulsarFormat:
         short = topic.removeprefix("persistent://public/default/")
         return (topic,) if short == topic else (short, topic)
 
-    def columns(self, log: ForeignLog, topics: Sequence[str], options: Mapping[str, str]) -> pa.Schema:
+    def columns(self, log: ForeignLog, topics: Sequence[str]) -> pa.Schema:
         """Return all columns; keys and values have the types of the topics' schema.
 
         Raises:
@@ -136,6 +137,10 @@ class PulsarFormat:
     def offset(self, position: Position) -> Position:
         """Return the position as it is, ``ledger:entry``."""
         return position
+
+    def shown(self, place: Place) -> str:
+        """Return ``ledger:entry``, or the id of a message of a batch."""
+        return f"{place.position}:-1:{place.batch_index}" if isinstance(place, MessageId) else str(place)
 
 
 def _partition(topic: str, index: int) -> PartitionName:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from txn_source.foreign.foreign_log import Inside, TransactionSpans
+from txn_source.foreign.foreign_log import TransactionSpans
 from txn_source.foreign.pulsar import batches, wire
 from txn_source.foreign.pulsar import entries as of
 from txn_source.foreign.pulsar.avro_values import spread
@@ -31,6 +31,7 @@ from txn_source.model.position import Position, entry_of, ledger_of
 from txn_source.model.transaction import TxnId
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import NO_TXN, BoolArray, IntArray, hidden
+from txn_source.reading.places import Inside
 
 TARGET_ROWS = 65_536
 TARGET_BYTES = 16 << 20

@@ -6,42 +6,15 @@ told is left as it is, and said.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from txn_source.foreign.foreign_log import ForeignTransaction
-from txn_source.foreign.reading.ranges import label
-from txn_source.foreign.reading.source import SourcePartition
-from txn_source.model.cut import Ranges, lower_to_cut, raise_to_cut
+from txn_source.foreign.reading.topics import SeenPartition
+from txn_source.model.cut import Ranges
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.transaction import TransactionState
 
-_log = logging.getLogger(__name__)
 Identity = tuple[int, int]
-
-
-def lowered_to_cut(
-    partitions: Sequence[SourcePartition], ranges: Sequence[PositionRange]
-) -> tuple[list[PositionRange], str | None]:
-    """Return ranges whose ends are lowered to a cut, never below their starts; and what can't be promised, or None.
-
-    A committed transaction that lies wholly at or above the starts is seen whole, or not at all.
-    """
-    spans = PartitionSpans(partitions, ranges)
-    if len(partitions) < 2 or all(of.bounds.log_end <= r.end for of, r in zip(partitions, ranges, strict=True)):
-        return list(ranges), None
-    cut = lower_to_cut(spans, {index: reach.end.key for index, reach in enumerate(ranges)})
-    return [PositionRange(r.start, Position.from_key(cut[index])) for index, r in enumerate(ranges)], spans.said()
-
-
-def raised_to_cut(
-    partitions: Sequence[SourcePartition], ranges: Sequence[PositionRange]
-) -> tuple[list[PositionRange], str | None]:
-    """Return ranges whose ends are raised to a cut, which may lie above what can be read; starts are a cut."""
-    spans = PartitionSpans(partitions, ranges)
-    starts = {index: reach.start.key for index, reach in enumerate(ranges)}
-    cut = raise_to_cut(spans, {index: reach.end.key for index, reach in enumerate(ranges)}, starts)
-    return [PositionRange(r.start, Position.from_key(cut[index])) for index, r in enumerate(ranges)], spans.said()
 
 
 class PartitionSpans:
@@ -50,7 +23,7 @@ class PartitionSpans:
     The transactions of a partition are looked at from a position on, which goes down as far as it is asked for.
     """
 
-    def __init__(self, partitions: Sequence[SourcePartition], ranges: Sequence[PositionRange]) -> None:
+    def __init__(self, partitions: Sequence[SeenPartition], ranges: Sequence[PositionRange]) -> None:
         self._partitions = partitions
         self._starts = [reach.start.key for reach in ranges]
         self._tables: dict[int, dict[Identity, ForeignTransaction]] = {}
@@ -118,7 +91,7 @@ class PartitionSpans:
     def _committed(self, p: int, name: Identity, first: int) -> bool:
         """True if a transaction is known to be committed; what isn't a transaction's own name is noted."""
         if name not in self._table(p, first):
-            self._untold.add(label(self._partitions[p].name))
+            self._untold.add(self._partitions[p].label)
             return False
         known = {table[name].state for table in self._tables.values() if name in table}
         return TransactionState.COMMITTED in known and TransactionState.ABORTED not in known
@@ -139,7 +112,7 @@ class PartitionSpans:
                 if txn.identity is not None:
                     table[txn.identity] = txn
                 elif txn.state is TransactionState.COMMITTED and txn.last is not None and txn.last.key >= asked:
-                    self._untold.add(label(self._partitions[p].name))
+                    self._untold.add(self._partitions[p].label)
             self._tables[p], self._lows[p] = table, low
         return self._tables[p]
 
@@ -152,9 +125,3 @@ def _may_cut(txn: ForeignTransaction) -> bool:
 def _last(txn: ForeignTransaction) -> int:
     """Return the key of the last entry with data; below all if it lies before what was looked at."""
     return -1 if txn.last is None else txn.last.key
-
-
-def tell(said: str | None) -> None:
-    """Warn of what a cut can't promise."""
-    if said is not None:
-        _log.warning("no consistent cut: %s (consistentCut)", said)

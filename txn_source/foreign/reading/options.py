@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from txn_source.foreign.formats import Format
-from txn_source.foreign.reading.request import MAX_PARTITION_BYTES, ForeignRequest, Selection, Side
+from txn_source.foreign.reading.stream_options import limits_of
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.given_options import GivenOptions, positive, size
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.values import dataclass
+from txn_source.reading.limits import StreamLimits
+from txn_source.reading.places import Side
+from txn_source.reading.request import MAX_PARTITION_BYTES, ReadRequest, Selection
 
 _READ = (
     "path",
@@ -52,7 +55,8 @@ class ForeignOptions:
 
     target: ForeignTarget
     selection: Selection
-    request: ForeignRequest
+    request: ReadRequest
+    limits: StreamLimits
     metadata_columns: str
     given: Mapping[str, str]
 
@@ -76,7 +80,7 @@ class ForeignOptions:
             _check_side("startingOffsets", start, LATEST, EARLIEST)
             _check_side("endingOffsets", end, EARLIEST, LATEST)
         meant = GivenOptions(given)
-        request = ForeignRequest(
+        request = ReadRequest(
             meant.optional("isolationLevel", IsolationLevel.parse) or IsolationLevel.READ_COMMITTED,
             start,
             end,
@@ -86,7 +90,8 @@ class ForeignOptions:
             meant.optional("maxPartitionBytes", size) or MAX_PARTITION_BYTES,
         )
         choice = given.get("metadatacolumns", "default")
-        return cls(target.with_options(own), rules.selection(given), request, choice, given)
+        limits = StreamLimits() if kind == BATCH else limits_of(given)
+        return cls(target.with_options(own), rules.selection(given), request, limits, choice, given)
 
 
 def checked(rules: Format, options: Mapping[str, str], kind: str, properties: Collection[str] = ()) -> GivenOptions:

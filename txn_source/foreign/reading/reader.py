@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from txn_source.foreign.foreign_log import ForeignLog, ForeignPartition, PartitionName
-from txn_source.foreign.reading.plan import Piece
-from txn_source.foreign.reading.ranges import label
-from txn_source.foreign.reading.request import ForeignRequest
+from txn_source.foreign.reading.pieces import Piece
+from txn_source.foreign.reading.topics import SeenPartition, label
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.errors import (
     DataLossError,
@@ -26,6 +25,8 @@ from txn_source.model.errors import (
     TopicNotFoundError,
     TxnLogError,
 )
+from txn_source.model.position import Position, PositionRange
+from txn_source.reading.request import ReadRequest
 from txn_source.storage.arrays import array_of
 
 _log = logging.getLogger(__name__)
@@ -45,8 +46,10 @@ class PieceReader:
         log: the log if it is open already; None: it is opened when the first piece is read.
     """
 
+    copies_read = None
+
     def __init__(
-        self, target: ForeignTarget, columns: pa.Schema, request: ForeignRequest, log: ForeignLog | None = None
+        self, target: ForeignTarget, columns: pa.Schema, request: ReadRequest, log: ForeignLog | None = None
     ) -> None:
         self._target = target
         self._schema = columns
@@ -80,6 +83,12 @@ class PieceReader:
             found = self._counted(piece) if self._request.fail_on_data_loss else None
             rows += sum(batch.num_rows for batch in self.read([piece])) if found is None else found
         return rows
+
+    def take(self, of: SeenPartition, within: PositionRange, messages: int, size: int) -> tuple[Position, int, int]:
+        """Return where so many records or bytes end at most, and how many of both lie before it; markers are none, and
+        records of aborted transactions count."""
+        taken = of.partition.take(within, messages, size)
+        return taken.end, taken.rows, taken.bytes
 
     def _counted(self, piece: Piece) -> int | None:
         try:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from txn_source.client.log import Log
-from txn_source.client.places import Offsets
+from txn_source.client.places import parse_side
 from txn_source.client.reading.as_of import check_made
 from txn_source.client.reading.columns import columns_beside
 from txn_source.model.errors import InvalidArgumentError, OutOfRangeError, TopicNotFoundError
@@ -228,7 +228,7 @@ class CatalogCalls:
 
 def _check_kept(view: TopicView, text: str) -> None:
     with suppress(InvalidArgumentError):  # which the read tells
-        named = Offsets.parse(text, LATEST).positions
+        named = parse_side(text, LATEST).points
         for partition in view.partitions:
             at = named.get((view.topic.name, partition.index))
             if isinstance(at, Position) and at < partition.bounds.log_start and partition.trimmed_end.ledger_id:

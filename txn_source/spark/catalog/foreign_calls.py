@@ -12,15 +12,15 @@ import pyarrow as pa
 from txn_source.foreign.foreign_log import ForeignLog
 from txn_source.foreign.read_only_log import ReadOnlyLog
 from txn_source.foreign.reading.options import BATCH, SCHEMA, ForeignOptions, checked
-from txn_source.foreign.reading.plan import plan
-from txn_source.foreign.reading.ranges import label
-from txn_source.foreign.reading.source import topics_of
+from txn_source.foreign.reading.topics import label, topics_of
 from txn_source.foreign.scan import count
+from txn_source.foreign.source import ForeignSource
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import OPENING_COST_BYTES
 from txn_source.model.topic_name import TopicName
+from txn_source.reading.plan import plan
 from txn_source.spark.schema import to_spark
 
 _DEFAULT = ("public", "default")
@@ -85,7 +85,7 @@ class ForeignCatalogCalls:
             near = difflib.get_close_matches(name.lower(), here, n=2, cutoff=0.75)
             told = f"Did you mean {' or '.join(here[other] for other in near)}?"
             return {"near": str(TopicNotFoundError(f"There is no topic {name!r}.", told)) if near else ""}
-        every = self._rules.columns(log, [topic], dict(self._target.options))
+        every = self._rules.columns(log, [topic])
         columns = self._rules.default_columns(every, "none", {}, several=False)
         schema = to_spark(pa.schema([every.field(column) for column in columns]))
         partitions = topics_of(log, self._rules)[topic]
@@ -116,8 +116,9 @@ class ForeignCatalogCalls:
         """Return what a batch read would find now; rows are at most so many."""
         given = ForeignOptions.parse(options, BATCH)
         unsure: list[str | None] = []
-        planned = plan(given.target.open(), self._rules, given.selection, given.request, unsure.append)
-        units = [piece.unit for task in planned.tasks for piece in task]
+        source = ForeignSource(given.target)
+        planned = plan(source, source.look(given.selection), given.request, unsure.append)
+        units = [piece.unit for piece in planned.parts]
         size = sum(unit.bytes for unit in units)
         bounds = [
             f"{label(name)}: [{self._rules.offset(reach.start)}, {self._rules.offset(reach.end)})"
@@ -136,8 +137,9 @@ class ForeignCatalogCalls:
     def count(self, options: Mapping[str, str]) -> int:
         """Return how many messages a batch read has."""
         given = ForeignOptions.parse(options, BATCH)
-        log = given.target.open()
-        return count(given.target, log, plan(log, self._rules, given.selection, given.request))
+        source = ForeignSource(given.target)
+        look = source.look(given.selection)
+        return count(source, given.target, look, plan(source, look, given.request))
 
     def _topics(self) -> list[str]:
         return list(topics_of(self._target.open(), self._rules))

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from txn_source.client.access import Access
 from txn_source.client.log import Log
-from txn_source.client.places import Offsets
 from txn_source.client.reading.columns import select_columns
 from txn_source.client.reading.count import count
 from txn_source.client.reading.native import native_split
 from txn_source.client.reading.outlook import outlook
-from txn_source.client.reading.ranges import cuts_of
-from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.own_log import DESCRIPTION, OwnLog
 from txn_source.client.reading.source import Source, resolve
-from txn_source.client.stream_offset import StreamOffset, by_topic
 from txn_source.client.streaming.behind import published_s
 from txn_source.client.tiering.object_columns import STORED_AS
 from txn_source.model.isolation import IsolationLevel
@@ -25,6 +23,10 @@ from txn_source.model.position import EARLIEST, LATEST, PositionRange
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState
 from txn_source.model.units import format_count
+from txn_source.reading.places import Side, by_topic
+from txn_source.reading.ranges import cuts_of
+from txn_source.reading.request import ReadRequest, Selection
+from txn_source.reading.stream_offset import StreamOffset
 from txn_source.spark.native_read import PARQUET_OPTIONS, misjudged, unreadable
 from txn_source.spark.options import BatchReadOptions, StreamReadOptions, native_reads_wanted
 
@@ -45,7 +47,8 @@ class ReadCalls:
     def cut(self, topics: Mapping[str, Sequence[str]]) -> dict[str, dict[str, str]]:
         """Return options of the scans of a query, by isolation level: where they end, and began then, at one moment."""
         whole = {str(_topic_of(name)) for names in topics.values() for name in names}
-        cuts = cuts_of(self._access.metadata, sorted(whole), [IsolationLevel.parse(level) for level in topics])
+        selection = Selection(tuple(sorted(whole)), columns=())
+        cuts = cuts_of(OwnLog(self._access), selection, [IsolationLevel.parse(level) for level in topics])
         found = {level: cuts[IsolationLevel.parse(level)] for level in topics}
         return {
             level: {"endingoffsets": cut.json(), "__cutstart": json.dumps(by_topic(cut.starts))}
@@ -105,11 +108,11 @@ class ReadCalls:
         if none does.
         """
         given = StreamReadOptions.parse(options)
-        at = StreamOffset.from_json(json.loads(offset))
-        source = resolve(self._access.metadata, given.topics, given.pattern, ())
+        at = DESCRIPTION.offsets.from_json(json.loads(offset))
+        source = resolve(self._access.metadata, replace(given.selection, columns=()))
         level = at.level or given.request.isolation_level
         places = {place: position for place, position in at.positions.items() if place in _places(source)}
-        request = ReadRequest(level, Offsets(EARLIEST, places), consistent_cut=False, fail_on_data_loss=False)
+        request = ReadRequest(level, Side(EARLIEST, places), consistent_cut=False, fail_on_data_loss=False)
         messages = count(self._access, source, request)
         figures: dict[str, Any] = {"messagesBehind": messages, "secondsBehind": 0.0}
         if messages:
@@ -118,7 +121,7 @@ class ReadCalls:
 
     def _batch(self, options: Mapping[str, str]) -> tuple[Source, ReadRequest]:
         given = BatchReadOptions.parse(options)
-        return resolve(self._access.metadata, given.topics, given.pattern, ()), given.request
+        return resolve(self._access.metadata, replace(given.selection, columns=())), given.request
 
     def _oldest_s(self, source: Source, at: StreamOffset, level: IsolationLevel) -> float:
         """Return when the first message that wasn't read was published, of an old ledger about when."""
@@ -152,11 +155,10 @@ class ReadCalls:
 
 def _is_fixed(source: Source, request: ReadRequest) -> bool:
     """True if a read ends in the same place whenever it is planned."""
-    end, at_us = request.end, request.end.publish_time_us if request.as_of_us is None else request.as_of_us
+    end, at_us = request.end, request.end.time_us if request.as_of_us is None else request.as_of_us
     if at_us is not None:
         return at_us < time.time() * 1e6
-    named = [end.positions.get((p.topic, p.view.index), end.default) for p in source.partitions]
-    return end.bare is not None or LATEST not in named
+    return LATEST not in [end.at(p.name) for p in source.partitions]
 
 
 def _places(source: Source) -> set[tuple[TopicName, int]]:

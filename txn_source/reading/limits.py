@@ -1,30 +1,33 @@
-"""How much one batch of a stream takes: limits by offsets, by records, and by stored bytes.
+"""How much one batch of a stream takes: limits by messages, by bytes, and by offsets where positions are numbers.
 
-Records are counted as they are stored: markers are none, and those of aborted transactions are some.
+Messages are those that a reader of the level sees; of others' logs those that are stored, which is all that counting
+them can tell. All limits are soft: they end a batch behind an entry, or a message that has a position of its own, and
+one is always taken.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
-from txn_source.foreign.foreign_log import ForeignPartition
 from txn_source.model.batch_shares import DEFAULT_DELAY_S, UNLIMITED, shared_ends
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.values import dataclass
+from txn_source.reading.log_source import Rows
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignLimits:
-    """Of one batch: at most so many offsets, records and bytes; at least so many, unless ``max_delay_s`` have passed
-    since the last batch. None: no limit. Offsets are those of formats whose positions are numbers."""
+class StreamLimits:
+    """Of one batch: at most so many messages, bytes and offsets; at least so many messages and offsets, unless
+    ``max_delay_s`` have passed since the last batch. None: no limit."""
 
-    max_offsets: int | None = None
     max_messages: int | None = None
     max_bytes: int | None = None
-    min_offsets: int | None = None
     min_messages: int | None = None
     max_delay_s: float = DEFAULT_DELAY_S
+    max_offsets: int | None = None
+    min_offsets: int | None = None
 
     @property
     def limited(self) -> bool:
@@ -38,10 +41,11 @@ class ForeignLimits:
 
 
 def admit(
-    partitions: Sequence[ForeignPartition],
+    rows: Rows,
+    partitions: Sequence[Any],
     starts: Sequence[Position],
     tops: Sequence[Position],
-    limits: ForeignLimits,
+    limits: StreamLimits,
     turn: int,
 ) -> tuple[list[Position], int]:
     """Return an end for each partition, at or below its top, and the next turn; see ``shared_ends``."""
@@ -51,8 +55,7 @@ def admit(
         return list(tops), turn
 
     def take(index: int, messages: int, size: int) -> tuple[Position, int, int]:
-        taken = partitions[index].take(PositionRange(starts[index], tops[index]), messages, size)
-        return taken.end, taken.rows, taken.bytes
+        return rows.take(partitions[index], PositionRange(starts[index], tops[index]), messages, size)
 
     return shared_ends(starts, tops, limits.max_messages, limits.max_bytes, turn, take)
 
@@ -72,19 +75,14 @@ def by_offsets(starts: Sequence[Position], tops: Sequence[Position], most: int) 
 
 
 def too_few(
-    partitions: Sequence[ForeignPartition],
-    starts: Sequence[Position],
-    tops: Sequence[Position],
-    limits: ForeignLimits,
+    rows: Rows, partitions: Sequence[Any], starts: Sequence[Position], tops: Sequence[Position], limits: StreamLimits
 ) -> bool:
     """True if less lies between positions than a batch is to have at least."""
-    ranges = [PositionRange(start, top) for start, top in zip(starts, tops, strict=True) if start < top]
+    ranges = [PositionRange(start, top) for start, top in zip(starts, tops, strict=True)]
     if limits.min_offsets is not None and sum(of.end.key - of.start.key for of in ranges) < limits.min_offsets:
         return True
-    if limits.min_messages is None:
-        return False
-    found = 0
-    for partition, start, top in zip(partitions, starts, tops, strict=True):
-        if found < limits.min_messages and start < top:
-            found += partition.take(PositionRange(start, top), limits.min_messages - found, UNLIMITED).rows
-    return found < limits.min_messages
+    found, wanted = 0, limits.min_messages or 0
+    for partition, of in zip(partitions, ranges, strict=True):
+        if found < wanted and not of.empty:
+            found += rows.take(partition, of, wanted - found, UNLIMITED)[1]
+    return found < wanted

@@ -1,32 +1,56 @@
-"""How a source is to be read."""
+"""What is to be read of a log, and how."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from txn_source.client.places import Offsets
-from txn_source.client.reading.filters import Filters
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
+from txn_source.reading.filters import Filters
+from txn_source.reading.places import Inside, Name, Side
 
 MAX_PARTITION_BYTES = 128 << 20
 _NO_FILTERS = Filters()
-Ranges = Mapping[tuple[TopicName, int], Sequence[PositionRange]]
-_FROM_EARLIEST, _TO_LATEST = Offsets(EARLIEST), Offsets(LATEST)
+Ranges = Mapping[Name, Sequence[PositionRange]]
+_FROM_EARLIEST, _TO_LATEST = Side(EARLIEST), Side(LATEST)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which topics are read: exactly one of the first three is given."""
+
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    """A regular expression that the whole name matches; topics that come to match it are read, too."""
+    partitions: tuple[Name, ...] | None = None
+    several: bool = True
+    """By how they are named: what columns there are must not depend on how many topics match."""
+    if_there: bool = False
+    """What isn't there is left out, and is no error."""
+    columns: Sequence[str] | None = None
+    """Payload columns that suffice, where topics have different ones; None: they must have the same."""
+
+    @classmethod
+    def of(cls, topics: str | Sequence[str], columns: Sequence[str] | None = None) -> Selection:
+        """Return the selection of a topic by its name, or of several."""
+        if isinstance(topics, str):
+            return cls((topics,), several=False, columns=columns)
+        return cls(tuple(topics), columns=columns)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """How to read a source."""
+    """How to read a selection. What only our own log has is refused among the options of others."""
 
     isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED
-    start: Offsets = _FROM_EARLIEST
-    end: Offsets = _TO_LATEST
+    start: Side = _FROM_EARLIEST
+    end: Side = _TO_LATEST
     consistent_cut: bool = True
     fail_on_data_loss: bool = True
     min_partitions: int | None = None
@@ -35,7 +59,7 @@ class ReadRequest:
     """None: each topic's own."""
     as_of_us: int | None = None
     """End where read_committed would have ended at this time, instead of at ``end``."""
-    began: Offsets | None = None
+    began: Side | None = None
     """Where partitions began when ``end`` was made for several reads; None: there are no others."""
     ranges: Ranges | None = None
     """Just these ranges of partitions, in place of ``start``, ``end`` and ``as_of_us``, and without a cut of them: they
@@ -44,6 +68,20 @@ class ReadRequest:
     """Rows for which one of these isn't true may be left out."""
     limit: int | None = None
     """So many rows suffice, any of those that are read; None: all are wanted."""
+
+    @property
+    def cuts(self) -> bool:
+        """True if a read of several partitions is to end at a cut."""
+        return self.consistent_cut and self.isolation_level is IsolationLevel.READ_COMMITTED
+
+    def inside(self, name: Name) -> Inside | None:
+        """Return where a partition's range begins or ends inside an entry; None: it does neither."""
+        start, end = self.start.inside(name), self.end.inside(name)
+        return None if start is None and end is None else Inside(start, end)
+
+    def pinned(self) -> ReadRequest:
+        """Return what a task needs of it: it has ranges of its own."""
+        return replace(self, start=_FROM_EARLIEST, end=_TO_LATEST, as_of_us=None, began=None, ranges=None)
 
 
 def parse_ranges(text: str) -> Ranges:

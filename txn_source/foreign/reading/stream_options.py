@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from txn_source.foreign.streaming.limits import ForeignLimits
 from txn_source.model.batch_shares import DEFAULT_DELAY_S
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.given_options import GivenOptions, positive, size
 from txn_source.model.units import parse_duration
+from txn_source.reading.limits import StreamLimits
 
 
-def limits_of(given: Mapping[str, str]) -> ForeignLimits:
+def limits_of(given: Mapping[str, str]) -> StreamLimits:
     """Return the limits that options say, by lower-case names.
 
     Raises:
         InvalidArgumentError: one that can't be, or they contradict each other.
     """
     meant = GivenOptions(given)
-    limits = ForeignLimits(
-        meant.optional("maxOffsetsPerTrigger", positive),
+    limits = StreamLimits(
         meant.optional("maxMessagesPerTrigger", positive),
         meant.optional("maxBytesPerTrigger", size),
-        meant.optional("minOffsetsPerTrigger", positive),
         meant.optional("minMessagesPerTrigger", positive),
         meant.optional("maxTriggerDelay", _delay) or DEFAULT_DELAY_S,
+        meant.optional("maxOffsetsPerTrigger", positive),
+        meant.optional("minOffsetsPerTrigger", positive),
     )
     for what, least, most in (
         ("Offsets", limits.min_offsets, limits.max_offsets),

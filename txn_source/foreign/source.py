@@ -1,0 +1,199 @@
+"""A log that others wrote as a source of reads: one for Kafka's and Pulsar's, over what a format says of its files.
+
+The log is opened anew for each look: its writers roll, trim, clean and move what it consists of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from txn_source.foreign.foreign_log import ForeignLog, ForeignPartition, PartitionName
+from txn_source.foreign.reading.cut import PartitionSpans
+from txn_source.foreign.reading.pieces import Piece, pieces_of
+from txn_source.foreign.reading.topics import ForeignLook, SeenPartition, label, names_of
+from txn_source.foreign.target import ForeignTarget
+from txn_source.model.cut import lower_to_cut, raise_to_cut
+from txn_source.model.errors import (
+    DataLossError,
+    InvalidArgumentError,
+    OutOfRangeError,
+    SegmentUnreadableError,
+    TopicNotFoundError,
+)
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import LATEST, MessageId, Position, PositionRange
+from txn_source.reading.log_source import Description, FoundCut, Resolved, lost
+from txn_source.reading.places import AsOf, AtTime, Inside, Kept, Name
+from txn_source.reading.request import ReadRequest, Selection
+from txn_source.reading.stream_offset import OthersOffsets
+
+if TYPE_CHECKING:
+    from txn_source.foreign.reading.reader import PieceReader
+
+_ALL = 1 << 62
+_LOOKS_MAX = 5
+"""How often files are listed again that are moved meanwhile."""
+
+
+class ForeignSource:
+    """A log of Kafka's or Pulsar's, as ``reading`` plans reads of it. It remembers what its last looks learnt."""
+
+    def __init__(self, target: ForeignTarget) -> None:
+        self._target = target
+        self._log: ForeignLog | None = None
+        self._before: dict[PartitionName, ForeignPartition] = {}
+
+    def describe(self) -> Description:
+        """Return how it names things."""
+        rules = self._target.rules
+        offsets = OthersOffsets(rules.name, rules.shown, lambda value: rules.parse_side(value, LATEST).points)
+        return Description(rules.name, label, rules.shown, offsets)
+
+    def look(self, of: Selection | ForeignLook) -> ForeignLook:
+        """Return partitions with their bounds, as the storage shows them now; again and again while files are moved."""
+        for _ in range(_LOOKS_MAX - 1):
+            with suppress(DataLossError, SegmentUnreadableError):  # moved between being listed and being read
+                return self._look(of)
+        return self._look(of)
+
+    def _look(self, of: Selection | ForeignLook) -> ForeignLook:
+        log = self._target.open()
+        if isinstance(of, ForeignLook):
+            there = set(log.partitions())
+            names = [seen.name for seen in of.partitions]
+            for name in names:
+                if name not in there:
+                    raise TopicNotFoundError(f"There is no partition {name} any more.", "Plan the read anew.")
+        else:
+            names = names_of(log, self._target.rules, of)
+        return self.look_at(log, names)
+
+    def look_at(self, log: ForeignLog, names: Sequence[PartitionName]) -> ForeignLook:
+        """Return some partitions of the log as it was opened a moment ago."""
+        found = []
+        for name in names:
+            partition = log.partition(name)
+            if (known := self._before.get(name)) is not None:
+                partition.resume(known)
+            found.append(SeenPartition(name, partition.bounds(), partition, self._target.rules.shown))
+        self._log = log
+        self._before |= {of.name: of.partition for of in found}
+        return ForeignLook(self._target, log, tuple(found))
+
+    def resolve(
+        self, look: ForeignLook, places: Mapping[Name, Position | AtTime | AsOf | Kept], level: IsolationLevel
+    ) -> Mapping[Name, Resolved | None]:
+        """Return positions. Those below the log's start are gone."""
+        return {of.name: self._resolved(of, places[of.name]) for of in look.partitions if of.name in places}
+
+    def cut(
+        self,
+        look: ForeignLook,
+        ranges: Sequence[PositionRange],
+        *,
+        inside: Mapping[Name, MessageId] | None = None,
+        whole: bool = True,
+        from_cut: bool = False,
+        upward: bool = False,
+    ) -> FoundCut:
+        """Return a cut as far as the format names transactions in the same way on each partition."""
+        partitions, inside = look.partitions, inside or {}
+        several = whole and len(partitions) > 1
+        if several:
+            ranges = [_without_rest(of, r, inside.get(of.name)) for of, r in zip(partitions, ranges, strict=True)]
+        ends, untold = [reach.end for reach in ranges], None
+        if upward or (several and not all(of.bounds.log_end <= end for of, end in zip(partitions, ends, strict=True))):
+            spans = PartitionSpans(partitions, ranges)
+            keys = {index: end.key for index, end in enumerate(ends)}
+            if upward:
+                found = raise_to_cut(spans, keys, {index: reach.start.key for index, reach in enumerate(ranges)})
+            else:
+                found = lower_to_cut(spans, keys)
+            ends, untold = [Position.from_key(found[index]) for index in range(len(ends))], spans.said()
+        closed = [
+            _with_last(of, end, inside.get(of.name), whole=several) for of, end in zip(partitions, ends, strict=True)
+        ]
+        return FoundCut(closed, untold)
+
+    def split(
+        self,
+        look: ForeignLook,
+        wanted: Sequence[tuple[SeenPartition, PositionRange]],
+        request: ReadRequest,
+        *,
+        inside: Mapping[Name, Inside] | None = None,
+        as_of_ends: bool = False,
+    ) -> Sequence[Sequence[Piece]]:
+        """Return tasks of pieces, with the decisions that each needs."""
+        return pieces_of(wanted, request, inside or {}, as_of_ends=as_of_ends)
+
+    def read(self, columns: pa.Schema, request: ReadRequest, decisions: int) -> PieceReader:
+        """Return what reads pieces, of the log as it was looked at last."""
+        from txn_source.foreign.reading.reader import PieceReader  # a process that only plans needs none
+
+        return PieceReader(self._target, columns, request, self._log)
+
+    def _resolved(self, of: SeenPartition, place: Position | AtTime | AsOf | Kept) -> Resolved | None:
+        if isinstance(place, AsOf):
+            raise InvalidArgumentError(
+                f"{self._target} can't be read as of a time: its files don't say when a transaction was committed.",
+                "Read up to offsets, or up to a time of the messages.",
+            )
+        if isinstance(place, Position):
+            return self._there(of, place)
+        if isinstance(place, Kept):
+            at, gone = of.gone_on(place)
+            return Resolved(at, lost(of.label, "; it ".join(gone)) if gone else None)
+        found = of.partition.position_at(place.ms)
+        if found is None and place.must_match:
+            raise InvalidArgumentError(
+                f"No record of {of.label} has the time {place.ms} ms or a later one.",
+                "Use an earlier time, or let what isn't there stand for the latest offset.",
+            )
+        return None if found is None else Resolved(max(found, of.bounds.log_start))
+
+    def _there(self, of: SeenPartition, at: Position) -> Resolved:
+        """Return a position if the partition has it, or where the log begins if it was below that."""
+        start, end, asked = map(self._target.rules.shown, (of.bounds.log_start, of.bounds.log_end, at))
+        if at > of.bounds.log_end or at.entry_id < 0:
+            raise OutOfRangeError(
+                f"Offset {asked} lies outside {of.label}, which has [{start}, {end}).",
+                "Use an offset in that range, earliest or latest.",
+            )
+        if at >= of.bounds.log_start:
+            return Resolved(at)
+        gone = DataLossError(
+            f"Offset {asked} of {of.label} is gone: it begins at {start}.",
+            "Use a later offset or earliest; failOnDataLoss=false begins where the log does.",
+        )
+        return Resolved(of.bounds.log_start, gone)
+
+
+def _without_rest(of: SeenPartition, reach: PositionRange, end: MessageId | None) -> PositionRange:
+    """Return a range with the entry inside which it ends if no message of the entry lies at or behind that end."""
+    if end is None:
+        return reach
+    entry = PositionRange(end.position, end.position.plus(1))
+    try:
+        messages = of.partition.take(entry, _ALL, _ALL).rows
+    except (DataLossError, SegmentUnreadableError):  # who reads the entry says so
+        return reach
+    return reach if end.batch_index < messages else PositionRange(reach.start, entry.end)
+
+
+def _with_last(of: SeenPartition, at: Position, end: MessageId | None, *, whole: bool) -> Position:
+    """Return an end behind the entry inside which a range ends, if it wasn't lowered below that.
+
+    With ``whole`` a transaction is seen whole or not at all. One that reaches into the entry from before has lowered
+    the range, or reaches over its start; one that begins with the entry is left out.
+    """
+    if end is None or at != end.position:
+        return at
+    entry = PositionRange(end.position, end.position.plus(1))
+    if whole and any(txn.first == entry.start for txn in of.partition.transactions(entry)):
+        return at
+    return entry.end

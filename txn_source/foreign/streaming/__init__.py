@@ -1,1 +1,0 @@
-"""Streams over logs that others wrote: offsets, limits, batches."""

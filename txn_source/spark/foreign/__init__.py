@@ -1,1 +1,0 @@
-"""Spark over logs that others wrote: thin over ``txn_source.foreign``."""
