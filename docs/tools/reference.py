@@ -19,10 +19,10 @@ from txn_source.client.reading.columns import DEFAULT_COLUMNS, METADATA_COLUMNS
 from txn_source.foreign.kafka import connector_options
 from txn_source.foreign.kafka.format import FORMAT as KAFKA
 from txn_source.foreign.pulsar.format import FORMAT as PULSAR
-from txn_source.foreign.reading import options as foreign_options
 from txn_source.http.metric_list import LABELS, METRICS, SERVICE, Metric
 from txn_source.model.errors import ERROR_CLASSES, TxnLogError
 from txn_source.model.policies import POLICIES
+from txn_source.reading.options import BATCH_ONLY, READ, STREAM_ONLY
 from txn_source.spark import options
 from txn_source.upkeep.doctor.codes import CODES
 
@@ -90,7 +90,7 @@ def option_kinds() -> dict[str, tuple[str, ...]]:
 
 def foreign_kinds() -> dict[str, tuple[str, ...]]:
     """Return the options of reads of Kafka's and Pulsar's logs that our own don't have."""
-    own = set(foreign_options._READ) | set(foreign_options._BATCH_ONLY) | set(foreign_options._STREAM_ONLY)
+    own = {*READ, *BATCH_ONLY, *STREAM_ONLY}
     kafka = dict.fromkeys((*connector_options.READ_OPTIONS, *connector_options.BATCH_OPTIONS, *KAFKA.open_options))
     pulsar = dict.fromkeys(PULSAR.open_options)
     return {
@@ -103,7 +103,7 @@ def _options() -> Iterator[str]:
     yield (
         '# Options of Spark\n\nThe options of `spark.read.format("txnlog")`, `readStream`, `write` and `writeStream`.'
         " Names are taken in any case. An option that doesn't apply to a kind of query is refused, and so is one that"
-        " is close to a known one; others pass, since Spark adds some.\n\n"
+        " nobody knows.\n\n"
     )
     for heading, names in option_kinds().items():
         yield f"## {heading}\n\n"

@@ -16,11 +16,11 @@ import pytest
 import txn_source
 from txn_source.cli import progress
 from txn_source.cli.progress import Progress
-from txn_source.cli.tail import Tail
+from txn_source.cli.tail import tail
 from txn_source.client.tiering.garbage import collect_garbage
 from txn_source.client.tiering.maintenance import maintain
 from txn_source.model.isolation import IsolationLevel
-from txn_source.reading.places import Side
+from txn_source.reading.request import ReadRequest
 
 
 @contextmanager
@@ -85,9 +85,9 @@ def test_totals_are_what_is_done_in_the_end(tmp_path: Path) -> None:
         producer.close()
         for level, there in (("read_committed", 6), ("read_uncommitted", 7)):
             expected: list[int] = []
-            tail = Tail(log, "orders", IsolationLevel.parse(level), Side("earliest"), Side("latest"))
-            assert sum(batch.num_rows for batch in tail.read(expected.append)) == there
-            assert list(tail.read(expected.append)) == []
+            following = tail(log, "orders", ReadRequest(IsolationLevel.parse(level)))
+            assert sum(batch.num_rows for batch in following.read(expected.append)) == there
+            assert list(following.read(expected.append)) == []
             assert expected == [there]
         told: list[tuple[int, int]] = []
         maintain(log.access, told=lambda *of: told.append(of))

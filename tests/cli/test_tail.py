@@ -1,23 +1,25 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
 import txn_source
-from txn_source.cli.tail import Tail
+from txn_source.cli.tail import tail
 from txn_source.client.places import parse_side
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
-from txn_source.reading.places import Side
+from txn_source.reading.follow import Follower
+from txn_source.reading.request import ReadRequest
 
 
-def tail(log: txn_source.Log, level: IsolationLevel, start: str = EARLIEST) -> Tail:
-    return Tail(log, "orders", level, parse_side(start, EARLIEST), Side(LATEST), ["value"])
+def tail_of(log: txn_source.Log, level: IsolationLevel, start: str = EARLIEST) -> Follower[Any]:
+    return tail(log, "orders", ReadRequest(level, parse_side(start, EARLIEST)), ["value"])
 
 
-def values(tail: Tail) -> list[bytes]:
-    return [value for batch in tail.read() for value in batch.column("value").to_pylist()]
+def values(following: Follower[Any]) -> list[bytes]:
+    return [value for batch in following.read() for value in batch.column("value").to_pylist()]
 
 
 @pytest.mark.parametrize("level", IsolationLevel)
@@ -28,7 +30,7 @@ def test_reads_add_up_to_one_scan(level: IsolationLevel, seed: int, log: txn_sou
     log.create_topic("orders", partitions=3, ledger_max_entries=4)
     followed: list[bytes] = []
     ongoing: list[txn_source.Transaction] = []
-    following = tail(log, level)
+    following = tail_of(log, level)
     with log.producer("orders") as producer:
         for number in range(60):
             match choose.randrange(6):
@@ -58,7 +60,7 @@ def test_reads_add_up_to_one_scan(level: IsolationLevel, seed: int, log: txn_sou
 def test_start_at_latest_skips_what_is_there(log: txn_source.Log) -> None:
     """Only what becomes readable from now on: an open transaction's messages do, when it is committed."""
     log.create_topic("orders", partitions=2)
-    following = tail(log, IsolationLevel.READ_COMMITTED, LATEST)
+    following = tail_of(log, IsolationLevel.READ_COMMITTED, LATEST)
     with log.producer("orders") as producer, log.begin_transaction() as txn:
         producer.send("old", partition=0)
         producer.send("open", partition=1, txn=txn)
@@ -78,7 +80,7 @@ def test_start_at_a_position_waits_there(log: txn_source.Log) -> None:
             producer.send(value, txn=txn)
             producer.flush()
         start = log.stats("orders").partitions[0].log_start.plus(1)
-        following = tail(log, IsolationLevel.READ_COMMITTED, str(start))
+        following = tail_of(log, IsolationLevel.READ_COMMITTED, str(start))
         assert values(following) == []
     assert values(following) == [b"second"]
 
@@ -86,7 +88,7 @@ def test_start_at_a_position_waits_there(log: txn_source.Log) -> None:
 def test_topic_deleted_while_followed_is_an_error(log: txn_source.Log) -> None:
     """A follower must not wait for ever for what can't come: delete the topic between two reads."""
     log.create_topic("orders")
-    following = tail(log, IsolationLevel.READ_COMMITTED)
+    following = tail_of(log, IsolationLevel.READ_COMMITTED)
     assert values(following) == []
     log.delete_topic("orders")
     with pytest.raises(txn_source.TopicNotFoundError):

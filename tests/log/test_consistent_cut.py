@@ -101,7 +101,7 @@ def test_database_finds_the_cut_that_the_definition_gives(
             history.trim(partition, ledgers)
         views = [p.view for p in resolve(log.metadata, Selection.of("t")).partitions]
         spans = [
-            [(v, min(places), max(places)) for v in views if (places := kept(transaction, v))]
+            [(v, first(transaction, v), max(places)) for v in views if (places := kept(transaction, v))]
             for transaction in history.entries.values()
         ]
         everything = [place for places in history.entries.values() for place in places]
@@ -122,6 +122,11 @@ def test_database_finds_the_cut_that_the_definition_gives(
 
 def kept(places: list[Place], view: PartitionView) -> list[Position]:
     return [x for p, x in places if p == view.index and x >= view.bounds.log_start]
+
+
+def first(places: list[Place], view: PartitionView) -> Position:
+    """Return where a transaction begins; one whose beginning was trimmed begins with the log."""
+    return max(min(x for p, x in places if p == view.index), view.bounds.log_start)
 
 
 def naive(bounds: dict[int, Position], spans: Any) -> dict[int, Position]:

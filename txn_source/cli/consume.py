@@ -129,12 +129,13 @@ def consume(
             with consumer_of(log, topic, subscription, kind, level, start) as consumer:
                 print_messages(log, consumer, columns, render, left, partial(pause, 0) if follow else None)
         else:
-            from txn_source.cli.tail import Tail
+            from txn_source.cli.tail import tail
             from txn_source.client.places import side_of_text
+            from txn_source.reading.request import ReadRequest
 
             begin, stop = side_of_text(start, EARLIEST), side_of_text(end, LATEST)
-            tail = Tail(log, topic, level or IsolationLevel.READ_COMMITTED, begin, stop, columns, priority)
-            print_batches(tail.read, render, max_messages, follow=follow)
+            request = ReadRequest(level or IsolationLevel.READ_COMMITTED, begin, stop, read_priority=priority)
+            print_batches(tail(log, topic, request, columns).read, render, max_messages, follow=follow)
     except KeyboardInterrupt:
         if not follow:
             raise

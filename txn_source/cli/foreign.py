@@ -135,7 +135,7 @@ def consume(
         lines = (json.dumps(to_json(row), ensure_ascii=False) for row in plain)
         return b"".join(line.encode("utf-8", "backslashreplace") + b"\n" for line in lines)
 
-    print_batches(lambda _: follower.read(), render, max_messages, follow=follow)
+    print_batches(follower.read, render, max_messages, follow=follow)
 
 
 def _side(parse: Callable[[Any, str], Side], text: str | None, default: str) -> Side:

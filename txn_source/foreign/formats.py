@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -11,8 +11,9 @@ import pyarrow.fs as fs
 
 from txn_source.foreign.foreign_log import ForeignLog, PartitionName
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.place_text import Parsed, PlaceText
 from txn_source.model.position import Position
-from txn_source.reading.places import Place, Side
+from txn_source.reading.places import Name, Place, Side
 from txn_source.reading.request import Selection
 
 Folder = tuple[fs.FileSystem, str]
@@ -30,8 +31,6 @@ class Format(Protocol):
     """Names of options that ``open`` needs, as they are documented."""
     read_options: tuple[str, ...]
     """Names of further options of its own, of any kind of read."""
-    stream_options: tuple[str, ...]
-    """Of streams only."""
     batch_options: tuple[str, ...]
     """Of batch reads only."""
     constants: Mapping[str, str]
@@ -97,3 +96,23 @@ def format_of(name: str) -> Format:
         raise InvalidArgumentError(f"There is no format {name!r}.", "Use kafka or pulsar.")
     found: Format = import_module(f"txn_source.foreign.{name}.format").FORMAT
     return found
+
+
+def parse_side(
+    value: Any, default: str, point: Callable[[Any], Place | str], partition: Callable[[str, int], Name], hint: str
+) -> Side:
+    """Return the side that a value means.
+
+    Args:
+        value: None, a ``Side``, a ``Cut``, or what ``PlaceText`` reads.
+        default: what None, and partitions that aren't named, stand for.
+        point: reads a position.
+        partition: makes the name of one.
+        hint: what to write instead of what can't be.
+    """
+
+    def bare(value: Any) -> Parsed:
+        found = point(value)
+        return Parsed(found) if isinstance(found, str) else Parsed(bare=found)
+
+    return Side.parse(value, default, PlaceText(str, partition, point, bare, hint, cuts=True, least=-1))

@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from txn_source.foreign.scan import Follower
 from txn_source.model.door import guarded
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import MessageId
 from txn_source.model.values import dataclass
+from txn_source.reading.follow import Follower
 
 _POLL_S = 0.2
 _NOT_PAYLOAD = ("topic", "partition", "offset", "timestamp", "timestampType", "headers", "key")
@@ -48,7 +48,7 @@ class ForeignReader:
     Nothing is kept of it anywhere. What is added while it reads comes when it looks again.
     """
 
-    def __init__(self, topic: str, follow: Callable[[Any], Follower], start: Any) -> None:
+    def __init__(self, topic: str, follow: Callable[[Any], Follower[Any]], start: Any) -> None:
         """Read from ``start`` on; ``follow`` makes a place in the topic."""
         self._topic = topic
         self._follow = follow
@@ -104,7 +104,7 @@ class ForeignReader:
         """Let go of what was read ahead; then nothing can be read any more."""
         self._rows, self._next = _closed(), None
 
-    def _read(self, place: Follower) -> Iterator[ForeignMessage | None]:
+    def _read(self, place: Follower[Any]) -> Iterator[ForeignMessage | None]:
         """Yield messages without end, and None each time that there is no more."""
         while True:
             for batch in place.read():

@@ -11,7 +11,7 @@ import pyarrow as pa
 from txn_source.foreign.foreign_log import ForeignTransaction
 from txn_source.foreign.message_reader import ForeignReader
 from txn_source.foreign.reading.topics import ForeignLook, SeenPartition, names_of, topics_of
-from txn_source.foreign.scan import Follower, count, scan, schema_of
+from txn_source.foreign.scan import count, scan, schema_of
 from txn_source.foreign.source import ForeignSource
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.door import guarded
@@ -20,6 +20,7 @@ from txn_source.model.isolation import GivenLevel, IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, Position, PositionRange
 from txn_source.model.transaction import GivenState, TransactionState
 from txn_source.model.values import dataclass
+from txn_source.reading.follow import Follower
 from txn_source.reading.places import Cut
 from txn_source.reading.plan import plan
 from txn_source.reading.ranges import cuts_of
@@ -286,9 +287,15 @@ class ReadOnlyLog:
         columns: Sequence[str] | None = None,
         start: Any = None,
         end: Any = None,
-    ) -> Follower:
+    ) -> Follower[ForeignLook]:
         """Return a place in a topic that is read from again and again."""
-        return Follower(self._target, Selection.of(topic), self._request(level, start, end, True), columns)
+        request = self._request(level, start, end, True)
+        return Follower(
+            ForeignSource(self._target),
+            Selection.of(topic),
+            request,
+            lambda look: schema_of(self._target, look, columns),
+        )
 
     def _request(self, level: GivenLevel, start: Any, end: Any, cut: bool) -> ReadRequest:
         sides = self._rules.parse_side(start, EARLIEST), self._rules.parse_side(end, LATEST)

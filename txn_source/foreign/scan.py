@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -11,8 +10,6 @@ from txn_source.foreign.reading.topics import ForeignLook
 from txn_source.foreign.source import ForeignSource
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.errors import SchemaMismatchError
-from txn_source.model.position import EARLIEST, MessageId, PositionRange
-from txn_source.reading.places import Place, Side
 from txn_source.reading.plan import ReadPlan, plan
 from txn_source.reading.request import ReadRequest, Selection
 
@@ -63,34 +60,6 @@ def scan(
     planned = plan(source, look, request)
     reader = source.read(schema, planned.request, planned.decisions)
     return pa.RecordBatchReader.from_batches(schema, reader.read_ahead(planned.parts))
-
-
-class Follower:
-    """A place in a topic that moves on with each read; the log is looked at anew each time."""
-
-    def __init__(
-        self, target: ForeignTarget, selection: Selection, request: ReadRequest, columns: Sequence[str] | None
-    ) -> None:
-        self._target = target
-        self._selection = selection
-        self._request = request
-        self._columns = columns
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        """Yield what is there now and was not yielded before, partition after partition."""
-        source = ForeignSource(self._target)
-        look = source.look(self._selection)
-        planned = plan(source, look, self._request)
-        # What is new since then, also a partition, is read from its start.
-        points = {name: _next(self._request.start.inside(name), reach) for name, reach in planned.ranges}
-        self._request = replace(self._request, start=Side(EARLIEST, points))
-        schema = schema_of(self._target, look, self._columns, several=self._selection.several)
-        yield from planned.reader(source, schema).read(planned.parts)
-
-
-def _next(begin: MessageId | None, reach: PositionRange) -> Place:
-    """Return where to go on behind a range; a message at which it begins waits until its entry is read."""
-    return begin if begin is not None and begin.position == reach.end else reach.end
 
 
 def count(source: ForeignSource, target: ForeignTarget, look: ForeignLook, planned: ReadPlan) -> int:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from txn_source.foreign.foreign_log import ForeignLog, ForeignPartition, PartitionName
-from txn_source.foreign.reading.cut import PartitionSpans
+from txn_source.foreign.reading.cut import lowered, raised
 from txn_source.foreign.reading.pieces import Piece, pieces_of
 from txn_source.foreign.reading.topics import ForeignLook, SeenPartition, label, names_of
 from txn_source.foreign.target import ForeignTarget
-from txn_source.model.cut import lower_to_cut, raise_to_cut
 from txn_source.model.errors import (
     DataLossError,
     InvalidArgumentError,
@@ -105,15 +104,9 @@ class ForeignSource:
         several = whole and len(partitions) > 1
         if several:
             ranges = [_without_rest(of, r, inside.get(of.name)) for of, r in zip(partitions, ranges, strict=True)]
-        ends, untold = [reach.end for reach in ranges], None
-        if upward or (several and not all(of.bounds.log_end <= end for of, end in zip(partitions, ends, strict=True))):
-            spans = PartitionSpans(partitions, ranges)
-            keys = {index: end.key for index, end in enumerate(ends)}
-            if upward:
-                found = raise_to_cut(spans, keys, {index: reach.start.key for index, reach in enumerate(ranges)})
-            else:
-                found = lower_to_cut(spans, keys)
-            ends, untold = [Position.from_key(found[index]) for index in range(len(ends))], spans.said()
+        if upward:
+            return FoundCut(raised(partitions, ranges))
+        ends, untold = lowered(partitions, ranges) if whole else ([reach.end for reach in ranges], None)
         closed = [
             _with_last(of, end, inside.get(of.name), whole=several) for of, end in zip(partitions, ends, strict=True)
         ]

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from txn_source.foreign.foreign_log import TransactionSpans
+from txn_source.foreign.reading.cut import lowered
+from txn_source.foreign.reading.topics import SeenPartition
 from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Parts, SourcePartition
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
+from txn_source.reading.ranges import ending
 
 _ENDLESS = (1 << 63) - 1
 
@@ -81,20 +84,21 @@ def chart(
         if (key := starts.get((topic, source.index))) is not None:
             start = source.check((traces or {}).get((topic, source.index), {}), Position.from_key(key))
         end = bounds.last_stable if undecided is Undecided.LEAVE else bounds.high_watermark
-        ranges.append([start, max(start, end)])
+        ranges.append(PositionRange(start, max(start, end)))
         found.append(source.parts(PositionRange(start, max(start, bounds.high_watermark))))
     groups = _groups(found)
     committed = np.zeros(max((int(of.max()) + 1 for of in groups if len(of)), default=0), np.bool_)
     for parts, of in zip(found, groups, strict=True):
         committed[of[parts.states == COMMITTED]] = True
     if undecided is Undecided.LEAVE and len(sources) > 1:
-        _lower(ranges, found, groups, committed)
+        seen = [SeenPartition(of.partition.name, of.bounds(), of.partition, str) for _, of in sources]
+        ranges = ending(ranges, lowered(seen, ranges)[0])
     lanes = []
-    for (topic, source), limits, parts, group in zip(sources, ranges, found, groups, strict=True):
-        ends = np.minimum(parts.spans.markers, limits[1].key)
+    for (topic, source), reach, parts, group in zip(sources, ranges, found, groups, strict=True):
+        ends = np.minimum(parts.spans.markers, reach.end.key)
         if undecided is not Undecided.ABORT:
             ends[parts.states == UNDECIDED] = _ENDLESS
-        lanes.append(Lane(topic, source, PositionRange(*limits), parts.spans, group, ends))
+        lanes.append(Lane(topic, source, reach, parts.spans, group, ends))
     return Course(lanes, committed.tolist())
 
 
@@ -117,28 +121,3 @@ def _groups(found: Sequence[Parts]) -> list[IntArray]:
             of.append(numbers.setdefault((at, first) if id_ is None or alone else (*id_, 0), len(numbers)))
         groups.append(np.array(of, np.int64))
     return groups
-
-
-def _lower(
-    ranges: list[list[Position]], found: Sequence[Parts], groups: Sequence[IntArray], committed: np.ndarray
-) -> None:
-    """Lower ends until each committed transaction that has a name lies wholly below or wholly above them."""
-    named = np.zeros(len(committed), np.bool_)
-    for parts, of in zip(found, groups, strict=True):
-        named[of[[id_ is not None for id_ in parts.ids]]] = True
-    while True:
-        below, above = np.zeros(len(committed), np.bool_), np.zeros(len(committed), np.bool_)
-        for (_, end), parts, of in zip(ranges, found, groups, strict=True):
-            lasts = np.where(parts.states == UNDECIDED, _ENDLESS, parts.lasts)
-            below[of[parts.spans.firsts < end.key]] = True
-            above[of[lasts >= end.key]] = True
-        torn = named & committed & below & above
-        changed = False
-        for limits, parts, of in zip(ranges, found, groups, strict=True):
-            firsts = parts.spans.firsts[torn[of]]
-            if len(firsts) and (first := int(firsts.min())) < limits[1].key:
-                lowered = max(limits[0], Position.from_key(first))
-                changed |= lowered < limits[1]
-                limits[1] = lowered
-        if not changed:
-            return

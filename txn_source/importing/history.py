@@ -57,6 +57,10 @@ class SourcePartition(Protocol):
 
     index: int
 
+    @property
+    def partition(self) -> ForeignPartition:
+        """The source's own."""
+
     def bounds(self) -> Bounds:
         """Return the four bounds."""
 

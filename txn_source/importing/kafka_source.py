@@ -60,19 +60,19 @@ class KafkaSource:
 
     def __init__(self, partition: KafkaPartition) -> None:
         self.index = partition.name.partition
-        self._partition = partition
+        self.partition = partition
 
     def bounds(self) -> Bounds:
-        return self._partition.bounds()
+        return self.partition.bounds()
 
     def trace(self, at: Position) -> Mapping[str, Any]:
-        return self._partition.trace(at)
+        return self.partition.trace(at)
 
     def check(self, trace: Mapping[str, Any], at: Position) -> Position:
-        return checked_start(self._partition, self.index, trace, at)
+        return checked_start(self.partition, self.index, trace, at)
 
     def parts(self, of: PositionRange) -> Parts:
-        found = self._partition.transactions(of)
+        found = self.partition.transactions(of)
         rows: list[Part] = []
         for txn in found:
             marker = _BEYOND if txn.marker is None else txn.marker.key
@@ -81,12 +81,12 @@ class KafkaSource:
         return Parts.of(rows)
 
     def ranges(self, of: PositionRange, size: int) -> list[PositionRange]:
-        return [unit.of for unit in self._partition.units(of, size)]
+        return [unit.of for unit in self.partition.units(of, size)]
 
     def rows(self, of: PositionRange) -> Iterator[Rows]:
-        decisions = self._partition.decisions(of)
-        for unit in self._partition.units(of, _UNIT_BYTES):
-            for batch in self._partition.read(unit, IsolationLevel.READ_UNCOMMITTED, decisions, _COLUMNS):
+        decisions = self.partition.decisions(of)
+        for unit in self.partition.units(of, _UNIT_BYTES):
+            for batch in self.partition.read(unit, IsolationLevel.READ_UNCOMMITTED, decisions, _COLUMNS):
                 key, value, offset, time, headers, producer, status = batch.columns
                 names = np.where(truths_in(status.is_valid()), numbers_in(producer), NO_TXN)
                 columns, fields = [key, value, event_times(time)], [*RAW_SCHEMA, EVENT_TIME]

@@ -93,24 +93,24 @@ class PulsarSource:
         self, partition: PulsarPartition, metadata: Sequence[str] = (), schema: pa.Schema = RAW_SCHEMA
     ) -> None:
         self.index = max(partition.name.partition, 0)
-        self._partition = partition
+        self.partition = partition
         self._metadata = tuple(metadata)
         self._schema = schema
         if schema is RAW_SCHEMA:
             partition.schema = None  # what is imported are bytes, whatever the source's options say
 
     def bounds(self) -> Bounds:
-        return self._partition.bounds()
+        return self.partition.bounds()
 
     def trace(self, at: Position) -> Mapping[str, Any]:
-        return self._partition.trace(at)
+        return self.partition.trace(at)
 
     def check(self, trace: Mapping[str, Any], at: Position) -> Position:
-        return checked_start(self._partition, self.index, trace, at)
+        return checked_start(self.partition, self.index, trace, at)
 
     def parts(self, of: PositionRange) -> Parts:
         rows: list[Part] = []
-        for txn in self._partition.outcomes().all():
+        for txn in self.partition.outcomes().all():
             if txn.first < 0 or txn.first >= of.end.key:
                 continue
             marker = max(txn.marker, txn.last + 1)
@@ -124,14 +124,14 @@ class PulsarSource:
         return Parts.of(rows)
 
     def ranges(self, of: PositionRange, size: int) -> list[PositionRange]:
-        return [unit.of for unit in self._partition.units(of, size)]
+        return [unit.of for unit in self.partition.units(of, size)]
 
     def rows(self, of: PositionRange) -> Iterator[Rows]:
-        decisions = self._partition.decisions(of)
+        decisions = self.partition.decisions(of)
         asked = [name for name in self._metadata if name != _MESSAGE_ID]
         names = [*_COLUMNS, *asked, *(["__batch_index"] if _MESSAGE_ID in self._metadata else [])]
-        for unit in self._partition.units(of, _UNIT_BYTES):
-            for batch in self._partition.read(unit, IsolationLevel.READ_UNCOMMITTED, decisions, names):
+        for unit in self.partition.units(of, _UNIT_BYTES):
+            for batch in self.partition.read(unit, IsolationLevel.READ_UNCOMMITTED, decisions, names):
                 key, value, time, properties, ledger, entry, txn = batch.columns[: len(_COLUMNS)]
                 if self._metadata:
                     properties = _with_metadata(batch, properties, self._metadata)

@@ -6,7 +6,6 @@ adds: a query that takes no notice of an option would do something else than it 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -15,16 +14,11 @@ from txn_source.client.places import parse_side, side_at
 from txn_source.client.reading.columns import METADATA_COLUMNS, metadata_columns
 from txn_source.client.target import Target
 from txn_source.metadata.stub.credentials import OPTIONS
-from txn_source.model.batch_shares import DEFAULT_DELAY_S
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.given_options import (
     CATALOG_DEFAULTS,
     GivenOptions,
     natural,
-    offsets_or_time,
-    positive,
-    selecting,
-    size,
 )
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
@@ -34,8 +28,18 @@ from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
 from txn_source.reading.filters import Filters
 from txn_source.reading.limits import StreamLimits
+from txn_source.reading.options import (
+    BATCH_ONLY,
+    READ,
+    STREAM_ONLY,
+    check_side,
+    limits_of,
+    request_of,
+    selection_of,
+    side_of,
+)
 from txn_source.reading.places import Side
-from txn_source.reading.request import MAX_PARTITION_BYTES, ReadRequest, Selection, check_as_of, parse_ranges
+from txn_source.reading.request import ReadRequest, Selection, check_as_of, parse_ranges
 from txn_source.spark.foreign_options import foreign_option
 from txn_source.storage.log_tables import check_table
 
@@ -48,34 +52,13 @@ TOPIC = METADATA_COLUMNS["__topic"]
 _TARGET = ("path", "endpoint", *OPTIONS.values())
 _INTERNAL = ("__pushedFilters", "__limit", "__ranges", "__cutStart")
 """What the catalog and ``txn_source.spark.read`` hand over; it isn't for users."""
+_BATCH_ONLY = (*BATCH_ONLY, "asOfTimestamp", "metadataTable", *_INTERNAL)
 _BATCH_READ = (
-    *_TARGET,
-    "topic",
-    "topics",
-    "topicsPattern",
-    "isolationLevel",
+    *dict.fromkeys((*_TARGET, *READ)),
+    *_BATCH_ONLY,
     "dataReadPriority",
-    "startingOffsets",
-    "endingOffsets",
-    "startingTimestamp",
-    "endingTimestamp",
-    "asOfTimestamp",
-    "metadataColumns",
-    "consistentCut",
-    "minPartitions",
-    "maxPartitionBytes",
-    "failOnDataLoss",
-    "metadataTable",
-    *_INTERNAL,
 )
-_STREAM_ONLY = (
-    "maxMessagesPerTrigger",
-    "maxBytesPerTrigger",
-    "minMessagesPerTrigger",
-    "maxTriggerDelay",
-    "subscription",
-)
-_BATCH_ONLY = ("endingOffsets", "endingTimestamp", "asOfTimestamp", "metadataTable", *_INTERNAL)
+_STREAM_ONLY = (*STREAM_ONLY, "subscription")
 _TABLE_READ = (*_TARGET, "topic", "metadataTable", "__pushedFilters", "__limit")
 _WRITE = (*_TARGET, "topic", "transactionalId")
 _BATCH_WRITE = ("txnAppId", "txnVersion")
@@ -94,8 +77,6 @@ _LEAVE_OUT = {
     "streaming queries only": "Leave it out, or use spark.readStream.",
     "batch writes only: a stream's write is exactly once by itself": "Leave it out.",
 }
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)", re.IGNORECASE)
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _VERSION_MAX = (1 << 63) - 1
 
 
@@ -123,12 +104,12 @@ class ColumnOptions:
             given.check((*_BATCH_READ, *_STREAM_ONLY, *_WRITE, *_TABLE), elsewhere)
         else:
             given.check((*_BATCH_READ, *_STREAM_ONLY, *_WRITE), elsewhere | _TABLES_ONLY)
-        selection = given.selection()
+        selection = selection_of(given.values)
         # Whatever is wrong for both kinds of query is told now, and not when the query runs.
-        given.request(given.side("starting", LATEST), given.side("ending", LATEST))
+        given.request(LATEST)
         given.as_of()
         given.filters()
-        given.limits()
+        limits_of(given)
         given.subscription()
         insertable = given.flag("insertable", default=False)
         return cls(given.target(), selection, given.metadata_columns(), insertable)
@@ -147,12 +128,11 @@ class BatchReadOptions:
         """Return the options' meaning, or raise INVALID_ARGUMENT for the first that can't be."""
         given = _Given(options)
         given.check(_BATCH_READ, _STREAMS_ONLY | _WRITES_ONLY | _TABLES_ONLY)
-        selection = given.selection()
-        end = given.side("ending", LATEST)
-        request = given.request(given.side("starting", EARLIEST), end)
+        selection = selection_of(given.values)
+        request = given.request(EARLIEST)
         as_of = given.as_of()
         if as_of is not None:
-            check_as_of(request.isolation_level, end != Side(LATEST))
+            check_as_of(request.isolation_level, request.end != Side(LATEST))
             request = replace(request, as_of_us=as_of)
         request = replace(request, filters=given.filters(), limit=given.optional("__limit", natural))
         request = replace(request, ranges=given.optional("__ranges", parse_ranges))
@@ -200,13 +180,13 @@ class StreamReadOptions:
         given = _Given(options)
         no_end: Elsewhere = {"batch queries only: a stream has no end": _BATCH_ONLY}
         given.check(_STREAM_READ, no_end | _WRITES_ONLY | _TABLES_ONLY)
-        selection = given.selection()
+        selection = selection_of(given.values)
         given.metadata_columns()
         return cls(
             given.target(),
             selection,
-            given.request(given.side("starting", LATEST)),
-            given.limits(),
+            given.request(LATEST),
+            limits_of(given),
             given.subscription(),
             given.optional("isolationLevel", IsolationLevel.parse),
         )
@@ -290,18 +270,15 @@ class _Given(GivenOptions):
         self.optional("metadataColumns", lambda _: metadata_columns(choice, several_topics=False))
         return choice
 
-    def request(self, start: Side, end: Side | None = None) -> ReadRequest:
-        """Return how to read between two sides."""
-        return ReadRequest(
-            isolation_level=self.optional("isolationLevel", IsolationLevel.parse) or IsolationLevel.READ_COMMITTED,
-            start=start,
-            end=Side(LATEST) if end is None else end,
-            consistent_cut=self.flag("consistentCut", default=True),
-            fail_on_data_loss=self.flag("failOnDataLoss", default=True),
-            min_partitions=self.optional("minPartitions", positive),
-            max_partition_bytes=self.optional("maxPartitionBytes", size) or MAX_PARTITION_BYTES,
-            read_priority=self.optional("dataReadPriority", ReadPriority.parse),
-        )
+    def request(self, default: str) -> ReadRequest:
+        """Return how to read; ``default`` is where a read starts if no option says it."""
+        sides = []
+        for which, usual in (("starting", default), ("ending", LATEST)):
+            side = side_of(self.values, which, usual, parse_side)
+            check_side(side, which, usual)
+            sides.append(side)
+        request = request_of(self, *sides)
+        return replace(request, read_priority=self.optional("dataReadPriority", ReadPriority.parse))
 
     def as_of(self) -> int | None:
         """Return the time of ``asOfTimestamp`` in microseconds."""
@@ -310,26 +287,6 @@ class _Given(GivenOptions):
     def filters(self) -> Filters:
         """Return the filters of the query, which the catalog hands over for skipping."""
         return self.optional("__pushedFilters", Filters.parse) or Filters()
-
-    def limits(self) -> StreamLimits:
-        """Return a stream's limits."""
-        limits = StreamLimits(
-            self.optional("maxMessagesPerTrigger", positive),
-            self.optional("maxBytesPerTrigger", size),
-            self.optional("minMessagesPerTrigger", positive),
-            self.optional("maxTriggerDelay", _duration) or DEFAULT_DELAY_S,
-        )
-        least, most = limits.min_messages, limits.max_messages
-        if least is not None and most is not None and least > most:
-            raise InvalidArgumentError(
-                f"'minMessagesPerTrigger' is {least} and 'maxMessagesPerTrigger' {most}.",
-                "Let the first be at most the second.",
-            )
-        if self.get("maxTriggerDelay") is not None and limits.min_messages is None:
-            raise InvalidArgumentError(
-                "'maxTriggerDelay' means nothing without 'minMessagesPerTrigger'.", "Give both, or leave it out."
-            )
-        return limits
 
     def subscription(self) -> str | None:
         """Return the name of the subscription that the query follows; it belongs to one topic, with all partitions."""
@@ -367,34 +324,6 @@ class _Given(GivenOptions):
                 'Give .load("/path/of/the/log") for an embedded log, or .option("endpoint", "host:port").',
             )
         return Target.of(path, endpoint, credentials={name: self.get(option) for name, option in OPTIONS.items()})
-
-    def selection(self) -> Selection:
-        """Return which topics are read."""
-        name, values = selecting(self.values)
-        if name == "topicsPattern":
-            return Selection(pattern=values[0])
-        return Selection(values, several=name == "topics")
-
-    def side(self, which: str, default: str) -> Side:
-        """Return where the read starts (``starting``) or ends (``ending``)."""
-        offsets, time = f"{which}Offsets", f"{which}Timestamp"
-        if (given := offsets_or_time(self.values, which)) is not None and given[0] == time:
-            return self.optional(time, lambda text: side_at(text, default)) or Side(default)
-        parsed = self.optional(offsets, lambda text: parse_side(text, default)) or Side(default)
-        nothing = (EARLIEST, LATEST) if which == "starting" else (LATEST, EARLIEST)
-        if (default, parsed) == (nothing[0], Side(nothing[1])):
-            raise InvalidArgumentError(
-                f"{offsets!r} can't be {nothing[1]!r} in a batch query: it would read nothing.",
-                f"Use {default!r}, positions, or {time!r}.",
-            )
-        return parsed
-
-
-def _duration(text: str) -> float:
-    found = _DURATION.fullmatch(text.strip())
-    if found and float(found[1]) > 0:
-        return float(found[1]) * _SECONDS[found[2].lower()]
-    raise InvalidArgumentError(f"{text!r} is not a duration.", "Use a number with ms, s, m or h, such as 15m.")
 
 
 def _version(text: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from txn_source.client.access import Access
 from txn_source.client.reading.count import count
@@ -31,14 +32,14 @@ class PartitionBehind:
     held_back: int = 0
 
 
-def behind(access: Access, at: StreamOffset, level: IsolationLevel) -> list[PartitionBehind]:
+def behind(access: Access, at: StreamOffset, level: IsolationLevel, *, if_there: bool = False) -> list[PartitionBehind]:
     """Return how far a stream at an offset is behind; partitions that it doesn't read are left out.
 
     Raises:
-        TopicNotFoundError: a topic is gone.
+        TopicNotFoundError: a topic is gone. With ``if_there`` it is left out.
     """
     topics = sorted({topic for topic, _ in at.positions})
-    source = resolve(access.metadata, Selection.of([str(topic) for topic in topics], ()))
+    source = resolve(access.metadata, replace(Selection.of([str(topic) for topic in topics], ()), if_there=if_there))
     found = []
     for partition in source.partitions:
         place = partition.topic, partition.view.index

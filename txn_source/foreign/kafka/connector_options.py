@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Any
 
 from txn_source.foreign.foreign_log import PartitionName
-from txn_source.foreign.reading.given import selection_of
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.given_options import named
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.moments import time_us
 from txn_source.model.position import EARLIEST
+from txn_source.reading.options import selection_of
 from txn_source.reading.places import Name, Side
 from txn_source.reading.request import Selection
 

@@ -9,12 +9,11 @@ import pyarrow as pa
 
 from txn_source.foreign.foreign_log import ForeignLog, PartitionName
 from txn_source.foreign.formats import Folder as Where
-from txn_source.foreign.formats import Format
+from txn_source.foreign.formats import Format, parse_side
 from txn_source.foreign.kafka import connector_options
 from txn_source.foreign.kafka.kafka_log import KafkaLog
 from txn_source.foreign.kafka.partition_folders import Folder
 from txn_source.foreign.kafka.records import COLUMNS
-from txn_source.foreign.reading.given import parse_side
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import EARLIEST, LATEST, Position
 from txn_source.reading.places import Place, Side
@@ -45,7 +44,6 @@ class KafkaFormat:
     name = "kafka"
     open_options: tuple[str, ...] = (_TRUST,)
     read_options: tuple[str, ...] = (*connector_options.READ_OPTIONS, connector_options.CLIENTS)
-    stream_options: tuple[str, ...] = ()
     batch_options: tuple[str, ...] = connector_options.BATCH_OPTIONS
     constants: Mapping[str, str] = {"topic": "topic", "partition": "partition"}
     never_null: tuple[str, ...] = ("topic", "partition", "offset", "timestamp", "timestampType")

@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow as pa
 
 from txn_source.foreign.foreign_log import ForeignLog, PartitionName
-from txn_source.foreign.formats import Folder, Format
+from txn_source.foreign.formats import Folder, Format, parse_side
 from txn_source.foreign.pulsar.columns import SCHEMA
 from txn_source.foreign.pulsar.message_ids import point_of
 from txn_source.foreign.pulsar.open_options import log_arguments
 from txn_source.foreign.pulsar.pulsar_log import PulsarLog
-from txn_source.foreign.reading.given import parse_side, selection_of, side_of
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError
 from txn_source.model.position import MessageId, Position
 from txn_source.model.topic_name import TopicName
+from txn_source.reading.options import selection_of, side_of
 from txn_source.reading.places import Place, Side
 from txn_source.reading.request import Selection
 
@@ -35,7 +35,6 @@ class PulsarFormat:
     name = "pulsar"
     open_options: tuple[str, ...] = ("managedLedgers", "transactionSnapshots", "encrypted", "schema", "badValues")
     read_options: tuple[str, ...] = ()
-    stream_options: tuple[str, ...] = ()
     batch_options: tuple[str, ...] = ()
     constants: Mapping[str, str] = {"__topic": "topic", "__partition": "partition"}
     never_null: tuple[str, ...] = (

@@ -10,11 +10,29 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from txn_source.foreign.foreign_log import ForeignTransaction
 from txn_source.foreign.reading.topics import SeenPartition
-from txn_source.model.cut import Ranges
+from txn_source.model.cut import Ranges, lower_to_cut, raise_to_cut
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.transaction import TransactionState
 
 Identity = tuple[int, int]
+
+
+def lowered(partitions: Sequence[SeenPartition], ranges: Sequence[PositionRange]) -> tuple[list[Position], str | None]:
+    """Return the ends of ranges lowered to a cut, never below their starts; and what can't be promised, or None."""
+    ends = [reach.end for reach in ranges]
+    if len(ends) < 2 or all(of.bounds.log_end <= end for of, end in zip(partitions, ends, strict=True)):
+        return ends, None
+    spans = PartitionSpans(partitions, ranges)
+    found = lower_to_cut(spans, {index: end.key for index, end in enumerate(ends)})
+    return [Position.from_key(found[index]) for index in range(len(ends))], spans.said()
+
+
+def raised(partitions: Sequence[SeenPartition], ranges: Sequence[PositionRange]) -> list[Position]:
+    """Return the ends of ranges raised to a cut, which may lie above what can be read; the starts are a cut."""
+    starts = {index: reach.start.key for index, reach in enumerate(ranges)}
+    ends = {index: reach.end.key for index, reach in enumerate(ranges)}
+    found = raise_to_cut(PartitionSpans(partitions, ranges), ends, starts)
+    return [Position.from_key(found[index]) for index in range(len(ranges))]
 
 
 class PartitionSpans:

@@ -5,33 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from txn_source.foreign.formats import Format
-from txn_source.foreign.reading.stream_options import limits_of
 from txn_source.foreign.target import ForeignTarget
-from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.given_options import GivenOptions, positive, size
-from txn_source.model.isolation import IsolationLevel
+from txn_source.model.given_options import GivenOptions
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.values import dataclass
 from txn_source.reading.limits import StreamLimits
-from txn_source.reading.places import Side
-from txn_source.reading.request import MAX_PARTITION_BYTES, ReadRequest, Selection
+from txn_source.reading.options import BATCH_ONLY, READ, STREAM_ONLY, check_side, limits_of, request_of
+from txn_source.reading.request import ReadRequest, Selection
 
-_READ = (
-    "path",
-    "topic",
-    "topics",
-    "topicsPattern",
-    "isolationLevel",
-    "startingOffsets",
-    "startingTimestamp",
-    "metadataColumns",
-    "consistentCut",
-    "minPartitions",
-    "maxPartitionBytes",
-    "failOnDataLoss",
-)
-_BATCH_ONLY = ("endingOffsets", "endingTimestamp")
-_STREAM_ONLY = ("maxMessagesPerTrigger", "maxBytesPerTrigger", "minMessagesPerTrigger", "maxTriggerDelay")
 _HINTS = ("__pushedFilters", "__limit")
 """A catalog sends them along; whoever takes no notice of them reads more than it must."""
 _OWN_LOGS = (
@@ -74,29 +55,21 @@ class ForeignOptions:
         rules = target.rules
         given = rules.renamed(checked(rules, options, kind, properties).values)
         own = {name: given[name.lower()] for name in rules.open_options if name.lower() in given}
-        default = LATEST if kind == STREAM else EARLIEST
-        start, end = rules.side(given, "starting", default), rules.side(given, "ending", LATEST)
-        if kind == BATCH:
-            _check_side("startingOffsets", start, LATEST, EARLIEST)
-            _check_side("endingOffsets", end, EARLIEST, LATEST)
+        sides = []
+        for which, usual in (("starting", EARLIEST if kind == BATCH else LATEST), ("ending", LATEST)):
+            side = rules.side(given, which, usual)
+            check_side(side, which, usual)
+            sides.append(side)
         meant = GivenOptions(given)
-        request = ReadRequest(
-            meant.optional("isolationLevel", IsolationLevel.parse) or IsolationLevel.READ_COMMITTED,
-            start,
-            end,
-            meant.flag("consistentCut", default=True),
-            meant.flag("failOnDataLoss", default=True),
-            meant.optional("minPartitions", positive),
-            meant.optional("maxPartitionBytes", size) or MAX_PARTITION_BYTES,
-        )
+        request = request_of(meant, *sides)
         choice = given.get("metadatacolumns", "default")
-        limits = StreamLimits() if kind == BATCH else limits_of(given)
+        limits = StreamLimits() if kind == BATCH else limits_of(meant, bare_ms=True)
         return cls(target.with_options(own), rules.selection(given), request, limits, choice, given)
 
 
 def checked(rules: Format, options: Mapping[str, str], kind: str, properties: Collection[str] = ()) -> GivenOptions:
     """Return options of a kind of query; those that mean something elsewhere, and unknown ones, are refused."""
-    batch, stream = {*_BATCH_ONLY, *rules.batch_options}, {*_STREAM_ONLY, *rules.stream_options}
+    batch, stream = {*BATCH_ONLY, *rules.batch_options}, set(STREAM_ONLY)
     given = GivenOptions(options, properties)
     elsewhere = {
         "streaming queries only": stream,
@@ -104,19 +77,11 @@ def checked(rules: Format, options: Mapping[str, str], kind: str, properties: Co
         "logs of txnlog's own": _OWN_LOGS,
     }
     kinds = {BATCH: batch, STREAM: stream, SCHEMA: batch | stream}
-    given.check({*_READ, *_HINTS, *rules.open_options, *rules.read_options, *kinds[kind]}, elsewhere)
+    given.check({*READ, *_HINTS, *rules.open_options, *rules.read_options, *kinds[kind]}, elsewhere)
     return given
 
 
 def names_of(rules: Format) -> set[str]:
     """Return the lower-case names of all options of reads."""
-    every = (*_READ, *_BATCH_ONLY, *_STREAM_ONLY, *rules.open_options, *rules.read_options)
-    return {name.lower() for name in (*every, *rules.batch_options, *rules.stream_options)}
-
-
-def _check_side(name: str, side: Side, refused: str, usual: str) -> None:
-    if side == Side(refused):
-        raise InvalidArgumentError(
-            f"{name!r} can't be {refused!r} in a batch query: it would read nothing.",
-            f"Use {usual!r}, offsets, or a time.",
-        )
+    every = (*READ, *BATCH_ONLY, *STREAM_ONLY, *rules.open_options, *rules.read_options)
+    return {name.lower() for name in (*every, *rules.batch_options)}

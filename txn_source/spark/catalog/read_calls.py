@@ -16,17 +16,16 @@ from txn_source.client.reading.native import native_split
 from txn_source.client.reading.outlook import outlook
 from txn_source.client.reading.own_log import DESCRIPTION, OwnLog
 from txn_source.client.reading.source import Source, resolve
-from txn_source.client.streaming.behind import published_s
+from txn_source.client.streaming.behind import behind, total
 from txn_source.client.tiering.object_columns import STORED_AS
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import EARLIEST, LATEST, PositionRange
+from txn_source.model.position import LATEST
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState
 from txn_source.model.units import format_count
-from txn_source.reading.places import Side, by_topic
+from txn_source.reading.places import by_topic
 from txn_source.reading.ranges import cuts_of
 from txn_source.reading.request import ReadRequest, Selection
-from txn_source.reading.stream_offset import StreamOffset
 from txn_source.spark.native_read import PARQUET_OPTIONS, misjudged, unreadable
 from txn_source.spark.options import BatchReadOptions, StreamReadOptions, native_reads_wanted
 
@@ -109,29 +108,16 @@ class ReadCalls:
         """
         given = StreamReadOptions.parse(options)
         at = DESCRIPTION.offsets.from_json(json.loads(offset))
-        source = resolve(self._access.metadata, replace(given.selection, columns=()))
         level = at.level or given.request.isolation_level
-        places = {place: position for place, position in at.positions.items() if place in _places(source)}
-        request = ReadRequest(level, Side(EARLIEST, places), consistent_cut=False, fail_on_data_loss=False)
-        messages = count(self._access, source, request)
-        figures: dict[str, Any] = {"messagesBehind": messages, "secondsBehind": 0.0}
-        if messages:
-            figures["secondsBehind"] = round(max(0.0, time.time() - self._oldest_s(source, at, level)), 3)
-        return figures | (self._held_back(source) if level is IsolationLevel.READ_COMMITTED else {})
+        messages, seconds = total(behind(self._access, at, level, if_there=True))
+        figures: dict[str, Any] = {"messagesBehind": messages, "secondsBehind": seconds or 0.0}
+        if level is not IsolationLevel.READ_COMMITTED:
+            return figures
+        return figures | self._held_back(resolve(self._access.metadata, replace(given.selection, columns=())))
 
     def _batch(self, options: Mapping[str, str]) -> tuple[Source, ReadRequest]:
         given = BatchReadOptions.parse(options)
         return resolve(self._access.metadata, replace(given.selection, columns=())), given.request
-
-    def _oldest_s(self, source: Source, at: StreamOffset, level: IsolationLevel) -> float:
-        """Return when the first message that wasn't read was published, of an old ledger about when."""
-        oldest = time.time()
-        for partition in source.partitions:
-            bounds = partition.view.bounds
-            start = max(at.positions.get((partition.topic, partition.view.index), bounds.log_start), bounds.log_start)
-            if start < bounds.upper(level):
-                oldest = min(oldest, published_s(self._access, partition, PositionRange(start, bounds.upper(level))))
-        return oldest
 
     def _held_back(self, source: Source) -> dict[str, Any]:
         held = {
@@ -159,10 +145,6 @@ def _is_fixed(source: Source, request: ReadRequest) -> bool:
     if at_us is not None:
         return at_us < time.time() * 1e6
     return LATEST not in [end.at(p.name) for p in source.partitions]
-
-
-def _places(source: Source) -> set[tuple[TopicName, int]]:
-    return {(p.topic, p.view.index) for p in source.partitions}
 
 
 def _topic_of(text: str) -> TopicName:
