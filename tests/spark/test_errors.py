@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import socket
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkValueError
 
 import txn_source
+from tests.spark.plain import schema_of, source_of
 from txn_source import InternalError
 from txn_source.spark.connection import readable
 from txn_source.spark.schema import Projection
@@ -163,6 +166,23 @@ def test_errors_of_spark_and_interrupts_pass_unchanged() -> None:
         with pytest.raises(type(error)) as caught:
             fails()
         assert caught.value is error
+
+
+def test_what_fails_upstream_of_a_write_is_no_error_of_ours(
+    log: txn_source.Log, root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Let what Spark hands over end with an error, as a query's own expression does: it arrives as it was, and no stack
+    of ours stands in the log."""
+    log.create_topic("upstream")
+    writer = source_of({"path": str(root), "topic": "upstream"}).writer(schema_of("value binary"), overwrite=False)
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"value": [b"x"]})
+        raise EOFError("the worker's pipe was closed")
+
+    with pytest.raises(EOFError, match="pipe was closed"):
+        writer.write(rows())
+    assert [record for record in caplog.records if record.name.startswith("txn_source")] == []
 
 
 def test_unexpected_error_of_a_read_is_one_of_ours(segment, root: Path, plan, monkeypatch: pytest.MonkeyPatch) -> None:

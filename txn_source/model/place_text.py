@@ -18,6 +18,8 @@ from txn_source.model.moments import micros
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.values import dataclass
 
+ABOUT_LOG = "$log"
+"""In the offsets of a stream over a log that others wrote, what tells about the log; no topic has this name."""
 _INDEX = re.compile("-1|[0-9]{1,10}")
 
 
@@ -85,6 +87,8 @@ class PlaceText:
         return self._mapping(value) if isinstance(value, Mapping) else self.other(value)
 
     def _mapping(self, value: Mapping[Any, Any]) -> Parsed:
+        if self.cuts and ABOUT_LOG in value:
+            value = {topic: partitions for topic, partitions in value.items() if topic != ABOUT_LOG}
         cut = value["level"] if self.cuts and value.keys() == {"level", "positions"} else None
         if self.cuts and ("epoch" in value or cut is not None) and isinstance(value.get("positions"), Mapping):
             value = value["positions"]

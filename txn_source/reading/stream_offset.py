@@ -13,12 +13,12 @@ from typing import Any
 
 from txn_source.model.errors import InvalidArgumentError, TxnLogError
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.place_text import ABOUT_LOG
 from txn_source.model.position import MessageId, Position
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
 from txn_source.reading.places import Name, Place, by_topic
 
-_ABOUT = "$log"
 _ANOTHERS = "The checkpoint belongs to another query: use one of its own for each query."
 
 
@@ -127,13 +127,13 @@ class OthersOffsets:
             about["turn"] = offset.turn
         if offset.traces:
             about["traces"] = [[*name, {**offset.traces[name]}] for name in sorted(offset.traces)]
-        return {**by_topic(offset.positions, self.shown), _ABOUT: about}
+        return {**by_topic(offset.positions, self.shown), ABOUT_LOG: about}
 
     def from_json(self, value: Any) -> StreamOffset:
         """Return the offset that a checkpoint holds, or raise INVALID_ARGUMENT if that is not one of such a stream."""
         try:
             positions = {**value}
-            about = positions.pop(_ABOUT, {})
+            about = positions.pop(ABOUT_LOG, {})
             traces = {(str(topic), int(number)): {**trace} for topic, number, trace in about.get("traces", ())}
             return StreamOffset(
                 {name: _between_entries(at) for name, at in self._places(positions).items()},

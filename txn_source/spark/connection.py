@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeGuard, TypeVar, cast
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 _MAX_OPEN = 8
 _log = logging.getLogger(__name__)
 
@@ -86,16 +87,30 @@ def readable(method: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+class UpstreamError(Exception):
+    """What Spark hands over has ended with an error, of which Spark tells the cause itself."""
+
+
+def handed_over(items: Iterable[T]) -> Iterator[T]:
+    """Yield what Spark hands over; where it fails, that is no error of ours."""
+    try:
+        yield from items
+    except Exception as error:
+        raise UpstreamError(str(error)) from error
+
+
 def shown(error: Exception) -> Exception:
     """Return what Spark is to show of an error: one line, since only the text is of use to whoever made the mistake.
 
-    Our own frames are cut off a ``TxnLogError``. Anything else but Spark's own errors becomes one, and where it came
-    from stands in the log of the process.
+    Our own frames are cut off a ``TxnLogError``. Spark's own errors, and what went wrong upstream of a write, stay as
+    they are. Anything else becomes an error of ours, and where it came from stands in the log of the process.
     """
     if isinstance(error, TxnLogError):
         return error.with_traceback(None)
     if isinstance(error, PySparkException):
         return error
+    if isinstance(error, UpstreamError) and isinstance(error.__cause__, Exception):
+        return error.__cause__.with_traceback(None)
     _log.error("unexpected error", exc_info=error)
     text = " ".join(str(error).split())
     return InternalError(

@@ -31,6 +31,7 @@ from txn_source.client.streaming.behind import PartitionBehind, total
 from txn_source.client.streaming.behind import behind as behind_in
 from txn_source.foreign.read_only_log import ReadOnlyLog
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.place_text import ABOUT_LOG
 from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["PartitionBehind", "ProgressListener", "QueryBehind", "behind"]
 
 _log = logging.getLogger("txn_source.progress")
-_ABOUT = "$log"
 _EVERY_S = 10.0
 
 
@@ -91,10 +91,10 @@ def behind(log: Log | ReadOnlyLog, progress: Any) -> list[QueryBehind]:
     name = progress["name"] or str(progress["id"])
     for source in progress["sources"]:
         offset = _offset(source["endOffset"])
-        if offset is None or (_ABOUT in offset) != isinstance(log, ReadOnlyLog):
+        if offset is None or (ABOUT_LOG in offset) != isinstance(log, ReadOnlyLog):
             continue
         if isinstance(log, ReadOnlyLog):
-            level = IsolationLevel.parse(offset[_ABOUT].get("level") or IsolationLevel.READ_COMMITTED)
+            level = IsolationLevel.parse(offset[ABOUT_LOG].get("level") or IsolationLevel.READ_COMMITTED)
             parts = list(_behind_foreign(log, offset, level))
         elif "positions" in offset and "decisions" in offset:
             at = DESCRIPTION.offsets.from_json(offset)
@@ -116,7 +116,7 @@ def _offset(text: Any) -> Mapping[str, Any] | None:
 
 def _behind_foreign(log: ReadOnlyLog, offset: Mapping[str, Any], level: IsolationLevel) -> Iterator[PartitionBehind]:
     for topic, places in offset.items():
-        if topic == _ABOUT:
+        if topic == ABOUT_LOG:
             continue
         for index in places:
             start = {topic: {part: at if part == index else "latest" for part, at in places.items()}}

@@ -23,7 +23,7 @@ from txn_source.model.entry import OpenedProducer
 from txn_source.model.errors import InternalError, InvalidArgumentError, SchemaMismatchError
 from txn_source.model.spark_commit import Sink, TopicBatch, joined_content
 from txn_source.model.topic_name import TopicName
-from txn_source.spark.connection import open_log, readable
+from txn_source.spark.connection import handed_over, open_log, readable
 from txn_source.spark.content import content_of
 from txn_source.spark.options import TOPIC, WriteOptions
 from txn_source.spark.sink_columns import SinkColumns
@@ -62,7 +62,7 @@ class _Writer:
         writers: dict[TopicName, BulkWriter] = {}
         contents: dict[TopicName, list[int]] = {}
         try:
-            for batch in iterator:
+            for batch in handed_over(iterator):
                 for topic, rows in self._by_topic(batch):
                     writer = writers.get(topic)
                     if writer is None:

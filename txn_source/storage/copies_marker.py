@@ -14,11 +14,13 @@ import os
 from pathlib import Path
 
 from txn_source.model.errors import InvalidArgumentError, StorageWriteError
-from txn_source.storage.folders import make_folder, sync_file, sync_folder
 from txn_source.storage.object_root import Root
+from txn_source.storage.root_files import files_of
 
 _MARKER = "txnlog-copies.json"
 _LOG_MARKER = "txnlog.json"
+_OURS = (".", "lost+found", "segments", "snapshots")
+"""What the names of files and folders begin with that may be in a new root."""
 _SEEN: dict[tuple[str, str], tuple[int, int] | None] = {}
 """Roots whose marker was seen to be a log's, by place and log; of a folder, the file that it is."""
 
@@ -32,29 +34,31 @@ def claim(root: Root, log_id: str, name: str) -> None:
     """
     text = json.dumps({"log_id": log_id, "name": name})
     try:
-        found = _read(root, _MARKER)
+        found = files_of(root).read(_MARKER)
         if found is None:
-            if _read(root, _LOG_MARKER) is not None:
+            if files_of(root).read(_LOG_MARKER) is not None:
                 raise InvalidArgumentError(
-                    f"{_shown(root)} is the own root of a log.", "Name a folder, or a prefix, of its own."
+                    f"{files_of(root).shown} is the own root of a log.", "Name a folder, or a prefix, of its own."
                 )
-            _write(root, text)
-            found = _read(root, _MARKER)
+            _check_empty(root)
+            files_of(root).put(_MARKER, text.encode(), if_absent=True)
+            found = files_of(root).read(_MARKER)
     except OSError as error:
         raise StorageWriteError(
-            f"The root {name!r} can't be made at {_shown(root)}: {_reason(error)}.",
+            f"The root {name!r} can't be made at {files_of(root).shown}: {_reason(error)}.",
             "Check the place, the permissions and the credentials.",
         ) from error
     if _log_id(found) != log_id:
         raise InvalidArgumentError(
-            f"{_shown(root)} holds copies of the log {_log_id(found)}.", "Name a folder, or a prefix, of its own."
+            f"{files_of(root).shown} holds copies of the log {_log_id(found)}.",
+            "Name a folder, or a prefix, of its own.",
         )
 
 
 def owner_of(root: Root) -> tuple[str, str] | None:
     """Return the log that a root for copies is of, and its name there; None if it is none. OSError says why it can't be
     told."""
-    marker = _read(root, _MARKER)
+    marker = files_of(root).read(_MARKER)
     if marker is None:
         return None
     try:
@@ -70,22 +74,16 @@ def hand_over(root: Root, log_id: str, new_id: str, name: str) -> None:
     Raises:
         OSError: it is neither's, or can't be written.
     """
-    found = _log_id(_read(root, _MARKER))
+    found = _log_id(files_of(root).read(_MARKER))
     if found not in (log_id, new_id):
         raise OSError(f"its {_MARKER} is {'missing' if found is None else 'that of another log'}")
     if found != new_id:
-        _put(root, json.dumps({"log_id": new_id, "name": name}))
+        files_of(root).put(_MARKER, json.dumps({"log_id": new_id, "name": name}).encode())
 
 
 def retire(root: Root) -> None:
     """Make a place no root for copies any more; OSError says why it stays one."""
-    if isinstance(root, Path):
-        (root / _MARKER).unlink(missing_ok=True)
-        sync_folder(root)
-        return
-    from txn_source.storage.object_requests import requests_for
-
-    requests_for(root.uri).delete(_MARKER)
+    files_of(root).remove(_MARKER)
 
 
 def check(root: Root, log_id: str) -> None:
@@ -103,7 +101,7 @@ def check(root: Root, log_id: str) -> None:
         seen = None
         if key in _SEEN:
             return
-    found = _log_id(_read(root, _MARKER))
+    found = _log_id(files_of(root).read(_MARKER))
     if found != log_id:
         raise OSError(f"its {_MARKER} is {'missing' if found is None else 'that of another log'}")
     _SEEN[key] = seen
@@ -114,41 +112,12 @@ def forget(root: Root, log_id: str) -> None:
     _SEEN.pop((str(root), log_id), None)
 
 
-def _read(root: Root, name: str) -> bytes | None:
-    try:
-        if isinstance(root, Path):
-            return (root / name).read_bytes()
-        from txn_source.storage.object_requests import requests_for
-
-        return requests_for(root.uri).read(name)
-    except FileNotFoundError:
-        return None
-
-
-def _write(root: Root, text: str) -> None:
-    if not isinstance(root, Path):
-        from txn_source.storage.object_requests import requests_for
-
-        requests_for(root.uri).put(_MARKER, text.encode(), if_absent=True)
-        return
-    make_folder(root)
-    strange = next((each.name for each in root.iterdir() if not each.name.startswith((".", "lost+found"))), None)
-    if strange not in (None, "segments", "snapshots"):
+def _check_empty(root: Root) -> None:
+    """Raise INVALID_ARGUMENT for a folder that has something else in it."""
+    names = (each.name for each in root.iterdir()) if isinstance(root, Path) and root.exists() else ()
+    strange = next((name for name in names if not name.startswith(_OURS)), None)
+    if strange is not None:
         raise InvalidArgumentError(f"The folder {root} has {strange!r} in it.", "Name an empty or a new folder.")
-    _put(root, text)
-
-
-def _put(root: Root, text: str) -> None:
-    if not isinstance(root, Path):
-        from txn_source.storage.object_requests import requests_for
-
-        requests_for(root.uri).put(_MARKER, text.encode())
-        return
-    unfinished = root / f".{_MARKER}.{os.getpid()}"
-    unfinished.write_text(text, encoding="utf-8")
-    sync_file(unfinished)
-    os.replace(unfinished, root / _MARKER)
-    sync_file(root / _MARKER)
 
 
 def _log_id(marker: bytes | None) -> str | None:
@@ -158,10 +127,6 @@ def _log_id(marker: bytes | None) -> str | None:
         return str(json.loads(marker)["log_id"])
     except (ValueError, KeyError, TypeError):
         return "?"
-
-
-def _shown(root: Root) -> str:
-    return str(root) if isinstance(root, Path) else root.shown
 
 
 def _reason(error: OSError) -> str:

@@ -13,10 +13,10 @@ from txn_source.model.errors import (
     StorageWriteError,
     UnavailableError,
 )
-from txn_source.storage.object_requests import requests_for
 from txn_source.storage.object_root import ObjectRoot
 from txn_source.storage.object_store import reason
 from txn_source.storage.root import FORMAT_VERSION
+from txn_source.storage.root_files import files_of
 from txn_source.storage.store_errors import StoreError
 
 _MARKER = "txnlog.json"
@@ -64,9 +64,8 @@ def log_id_at(root: ObjectRoot) -> str | None:
 
 def _read(root: ObjectRoot) -> str | None:
     """The same, but for OSError if the store can't be asked."""
-    try:
-        marker = requests_for(root.uri).read(_MARKER)
-    except FileNotFoundError:
+    marker = files_of(root).read(_MARKER)
+    if marker is None:
         return None
     try:
         found = json.loads(marker)
@@ -93,7 +92,7 @@ def claim(root: ObjectRoot, log_id: str) -> None:
     try:
         if log_id_at(root) is None:
             text = json.dumps({"format_version": FORMAT_VERSION, "log_id": log_id})
-            requests_for(root.uri).put(_MARKER, text.encode(), if_absent=True)
+            files_of(root).put(_MARKER, text.encode(), if_absent=True)
     except OSError as error:
         raise StorageWriteError(
             f"A log can't be made at {root.shown}: {reason(error)}.",

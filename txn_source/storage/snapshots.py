@@ -8,9 +8,7 @@ a log's life), and the checksum of the file. Unpacked (``zstd -d``) it is the SQ
 
 from __future__ import annotations
 
-import os
 import re
-import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,8 +18,9 @@ from crc32c import crc32c
 
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.values import dataclass
-from txn_source.storage.folders import make_folder, sync_file, sync_folder
+from txn_source.storage.folders import sync_file
 from txn_source.storage.object_root import Root
+from txn_source.storage.root_files import files_of
 
 FOLDER = "snapshots"
 _NAME = re.compile(r"metadata-([0-9]{8}T[0-9]{6}Z)-([0-9]{1,19})-([0-9a-f]{8})\.db\.zst")
@@ -61,7 +60,7 @@ def snapshots_in(root: Root, log_id: str | None = None) -> list[Snapshot]:
         OSError: it can't be listed.
     """
     found = []
-    for path in _paths(root, FOLDER if log_id is None else f"{FOLDER}/{log_id}"):
+    for path in files_of(root).listed(FOLDER if log_id is None else f"{FOLDER}/{log_id}"):
         parts = path.split("/")
         name = _NAME.fullmatch(parts[-1])
         if name is not None and len(parts) == 3 and parts[0] == FOLDER:
@@ -74,17 +73,10 @@ def mark(root: Root, log_id: str, taken_at_s: int, progress: int) -> None:
     """Note how far a log had come whose metadata has its own backups, in place of a snapshot; older marks go."""
     older = list(_marks(root, log_id))
     path = f"{FOLDER}/{log_id}/mark-{datetime.fromtimestamp(taken_at_s, UTC).strftime(_TIME)}-{progress}"
-    if isinstance(root, Path):
-        make_folder((root / path).parent, root)
-        (root / path).touch()
-        sync_folder((root / path).parent)
-    else:
-        from txn_source.storage.object_requests import requests_for
-
-        requests_for(root.uri).put(path, b"")
+    files_of(root).put(path, b"")
     for _, left in older:
         if left != path:
-            _remove(root, left)
+            files_of(root).remove(left)
 
 
 def marked(root: Root, log_id: str) -> tuple[int, str] | None:
@@ -93,7 +85,7 @@ def marked(root: Root, log_id: str) -> tuple[int, str] | None:
 
 
 def _marks(root: Root, log_id: str) -> Iterator[tuple[int, str]]:
-    for path in _paths(root, f"{FOLDER}/{log_id}"):
+    for path in files_of(root).listed(f"{FOLDER}/{log_id}"):
         if (name := _MARK.fullmatch(path.rpartition("/")[2])) is not None:
             yield int(name[1]), path
 
@@ -120,7 +112,7 @@ def unpack(root: Root, snapshot: Snapshot, target: Path) -> None:
     """
     packed = target.with_name(f"{target.name}.zst")
     try:
-        _fetch(root, snapshot.path, packed)
+        files_of(root).fetch(snapshot.path, packed)
         found = _checksum_of(packed)
         if found != snapshot.crc32c:
             raise SegmentUnreadableError(
@@ -141,25 +133,7 @@ def unpack(root: Root, snapshot: Snapshot, target: Path) -> None:
 
 def put(root: Root, snapshot: Snapshot, packed: Path) -> None:
     """Put a packed file into a root, whole; it is safe when this returns. OSError says why it isn't."""
-    if not isinstance(root, Path):
-        from txn_source.storage.object_store import ObjectStore
-
-        with ObjectStore(root).write(snapshot.path) as stream, packed.open("rb") as source:
-            while chunk := source.read(_CHUNK_BYTES):
-                stream.write(chunk)
-        return
-    file = root / snapshot.path
-    make_folder(file.parent, root)
-    unfinished = file.with_name(f".{uuid.uuid4().hex[:12]}")
-    try:
-        with packed.open("rb") as source, unfinished.open("xb") as sink:
-            while chunk := source.read(_CHUNK_BYTES):
-                sink.write(chunk)
-        sync_file(unfinished)
-        os.replace(unfinished, file)
-        sync_folder(file.parent)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    files_of(root).put(snapshot.path, packed)
 
 
 def prune(root: Root, log_id: str) -> None:
@@ -172,36 +146,7 @@ def prune(root: Root, log_id: str) -> None:
     kept.update(each for day, each in by_day.items() if day > newest // 86_400 - _KEPT_DAYS)
     for each in there:
         if each not in kept:
-            _remove(root, each.path)
-
-
-def _paths(root: Root, below: str) -> Iterator[str]:
-    if isinstance(root, Path):
-        for folder, _, names in os.walk(root / below):
-            for name in names:
-                yield (Path(folder) / name).relative_to(root).as_posix()
-        return
-    from txn_source.storage.object_requests import requests_for
-
-    for found in requests_for(root.uri).listed(below):
-        yield found.path
-
-
-def _fetch(root: Root, path: str, target: Path) -> None:
-    from txn_source.storage.object_store import ObjectStore
-
-    with ObjectStore(root).open(path) as source, target.open("wb") as sink:
-        while chunk := source.read(_CHUNK_BYTES):
-            sink.write(chunk)
-
-
-def _remove(root: Root, path: str) -> None:
-    if isinstance(root, Path):
-        (root / path).unlink(missing_ok=True)
-        return
-    from txn_source.storage.object_requests import requests_for
-
-    requests_for(root.uri).delete(path)
+            files_of(root).remove(each.path)
 
 
 def _checksum_of(file: Path) -> int:

@@ -129,7 +129,8 @@ class OwnLog:
         if at is None or at < start:
             reach, gone = partition.kept(at or start, None)
             return Resolved(reach, lost(partition.label, gone[0]) if gone else None)
-        if self._checked.get(partition.name) != partition.view.partition_id:
+        known = self._checked.get(partition.name) == partition.view.partition_id
+        if not known or at > partition.bounds.log_end:  # the log may be put back under a running stream
             try:
                 check_position(self._stub, partition, at)
             except OutOfRangeError as error:
