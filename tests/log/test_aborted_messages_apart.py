@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from tests.log import tiers
 from tests.log.meddling import Crash, meddling
+from tests.log.planning import planned, read
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED
 from tests.log.sites import ManualClock, Site
 from tests.log.test_offload import purge
-from tests.log.test_pinned_plans import planned, read
 from tests.log.tiers import closed_ledgers, everything, objects, second_files
 from tests.selection import examples
 from txn_source import Log, OnlyCopyError, SegmentUnreadableError, StorageWriteError, connect

@@ -10,73 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.log.history import PARTITIONS, STEPS, History, Place
-from tests.log.reading import UNCOMMITTED, by_partition, send_each, values
-from tests.log.streaming import transfer
 from tests.selection import examples
-from txn_source import Log, Position, Producer, Transaction, connect
+from txn_source import Position, connect
 from txn_source.client.reading.source import resolve
 from txn_source.model import cut
 from txn_source.model.topic import PartitionView
 from txn_source.reading.request import Selection
-
-
-def hang(producer: Producer, log: Log, partition: int) -> Transaction:
-    """Leave a transaction open on a partition."""
-    transaction = log.begin_transaction()
-    send_each(producer, [b"open"], partition=partition, txn=transaction)
-    return transaction
-
-
-def test_half_behind_an_open_transaction_hides_the_other_half(log: Log) -> None:
-    """Hold one partition back: the transfer behind it, and what follows its other leg, wait until it has ended."""
-    log.create_topic("orders", partitions=2)
-    producer = log.producer("orders")
-    transfer(log, producer, "first")
-    hanging = hang(producer, log, 0)
-    send_each(producer, [b"before"], partition=1)
-    transfer(log, producer, "second")
-    send_each(producer, [b"after"], partition=1)
-    assert by_partition(log, "orders") == {0: [b"first"], 1: [b"first", b"before"]}
-    assert values(log, "orders", consistent_cut=False) == [b"first", b"first", b"before", b"second", b"after"]
-    assert len(values(log, "orders", UNCOMMITTED)) == 7
-    hanging.abort()
-    assert by_partition(log, "orders") == {0: [b"first", b"second"], 1: [b"first", b"before", b"second", b"after"]}
-
-
-def test_ends_that_were_asked_for_are_lowered_too(log: Log) -> None:
-    """End a read between the legs of a transfer: on the other partition it ends before the other leg."""
-    log.create_topic("orders", partitions=2)
-    producer = log.producer("orders")
-    send_each(producer, [b"plain"], partition=1)
-    transfer(log, producer, "legs")
-    start = log.stats("orders").partitions[0].log_start
-    end = {"orders": {0: str(start)}}
-    assert values(log, "orders", end=end) == [b"plain"]
-    assert values(log, "orders", end=end, consistent_cut=False) == [b"plain", b"legs"]
-
-
-def test_read_never_ends_before_it_starts(log: Log) -> None:
-    """Start behind one leg of a transfer whose other leg is held back: nothing is read, and nothing is wrong."""
-    log.create_topic("orders", partitions=2)
-    producer = log.producer("orders")
-    hang(producer, log, 0)
-    transfer(log, producer, "legs")
-    end = log.stats("orders").partitions[1].log_end
-    assert values(log, "orders", start={"orders": {1: str(end)}}) == []
-
-
-def test_aborted_and_single_transactions_cut_nothing(log: Log) -> None:
-    """Abort a transaction over both partitions behind an open one, and commit one on a single partition."""
-    log.create_topic("orders", partitions=2)
-    producer = log.producer("orders")
-    hang(producer, log, 0)
-    with log.begin_transaction() as transaction:
-        producer.send("gone", partition=0, txn=transaction)
-        producer.send("gone", partition=1, txn=transaction)
-        producer.flush()
-        transaction.abort()
-    transfer(log, producer, "alone", (1,))
-    assert values(log, "orders") == [b"alone"]
 
 
 @given(

@@ -13,9 +13,9 @@ import pytest
 
 from tests.log import tiers
 from tests.log.meddling import meddling
+from tests.log.planning import planned, read
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, told_by, values
 from tests.log.sites import ManualClock, Site
-from tests.log.test_pinned_plans import planned, read
 from tests.log.tiers import closed_ledgers, objects, segments, tiers_of
 from txn_source import (
     DataLossError,

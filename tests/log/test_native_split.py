@@ -3,7 +3,6 @@ the log's own reader, are together what the log's own reader sees of all of it."
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -250,28 +249,6 @@ def test_rest_that_was_trimmed_is_told(offloaded: Log) -> None:
 def test_ranges_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(InvalidArgumentError):
         parse_ranges(text)
-
-
-def test_range_of_what_is_not_read_is_refused(offloaded: Log) -> None:
-    """Name a partition that isn't there."""
-    ranges = parse_ranges(json.dumps({"orders": {"7": [["1:0", "1:1"]]}}))
-    with pytest.raises(InvalidArgumentError, match="orders-partition-7"):
-        plan(OwnLog(offloaded.access), resolve(offloaded.metadata, Selection.of("orders")), ReadRequest(ranges=ranges))
-
-
-def test_range_ends_at_the_levels_bound(log: Log) -> None:
-    """Give a range that reaches over an open transaction: read_committed sees nothing of it."""
-    log.create_topic("orders")
-    with log.producer("orders") as producer:
-        producer.send(b"plain")
-        producer.flush()
-        producer.send(b"open", txn=log.begin_transaction())
-        producer.flush()
-        ranges = parse_ranges(json.dumps({"orders": {"0": [["1:0", "1:2"]]}}))
-        source = resolve(log.metadata, Selection.of("orders"))
-        pinned = plan(OwnLog(log.access), source, ReadRequest(ranges=ranges))
-        batches = pinned.reader(OwnLog(log.access), source.payload).read(p for task in pinned.tasks for p in task)
-        assert [v for batch in batches for v in batch["value"].to_pylist()] == [b"plain"]
 
 
 LOCATIONS = {

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.log import tiers
+from tests.log.planning import planned, read
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
 from tests.log.sites import ManualClock, Site
-from tests.log.test_pinned_plans import planned, read
 from tests.log.tiers import closed_ledgers, everything, tiers_of
 from txn_source import Log, Position, SegmentUnreadableError
 from txn_source.client.reading.source import resolve

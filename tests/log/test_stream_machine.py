@@ -270,34 +270,3 @@ def test_every_batch_holds_whole_transfers() -> None:
 def test_every_batch_holds_whole_transfers_for_long(kind: str) -> None:
     """Run it longer and more often, over each kind of log."""
     run(kind, 300, 60, StreamMachine)
-
-
-@pytest.mark.parametrize("hold", [True, False], ids=["held back", "limited"])
-def test_balances_do_not_add_up_without_the_cut(log: Log, hold: bool) -> None:
-    """Hold back one leg of a transfer, or limit batches to one message: with the cut each batch adds up, without it
-    one of them doesn't."""
-    log.create_topic("debits", partitions=2)
-    producer = log.producer("debits")
-    hanging = log.begin_transaction()
-    if hold:
-        send_each(producer, [entry(0, 0)], partition=1, txn=hanging)
-    with log.begin_transaction() as transaction:
-        producer.send(entry(1, -30), partition=0, txn=transaction)
-        producer.send(entry(1, 30), partition=1, txn=transaction)
-
-    def totals(cut: bool) -> list[int]:
-        of = StreamLimits(max_messages=1)
-        query, bank = Follower(log, stream_of(log, "debits", consistent_cut=cut, limits=of)), defaultdict(int)
-        totals = []
-        while (rows := query.next()) is not None:
-            for row in rows:
-                bank[row["__partition"]] += json.loads(row["value"])["amount"]
-            totals.append(sum(bank.values()))
-        return totals
-
-    without = totals(cut=False)
-    assert without[0] == -30
-    if hold:
-        assert totals(cut=True) == []
-        hanging.abort()
-    assert set(totals(cut=True)) == {0}

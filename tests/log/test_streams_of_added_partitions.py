@@ -1,4 +1,4 @@
-"""Streams and scans over a topic that gets more partitions: these are read from their start; replays don't change."""
+"""Streams with a subscription over a topic that gets more partitions: these are read from their start."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.log.meddling import meddling
-from tests.log.reading import BY_HAND, send_each, values
+from tests.log.reading import BY_HAND, send_each
 from tests.log.sites import Site
-from tests.log.streaming import Follower, as_text, stream_of
+from tests.log.streaming import Follower
 from tests.log.subscribed import Streams, ends, marks
-from txn_source import InvalidArgumentError, Log, MessageId
+from txn_source import Log, MessageId
 
 
 @pytest.fixture
@@ -20,46 +20,6 @@ def streams() -> Iterator[Streams]:
     opened = Streams([])
     yield opened
     opened.close()
-
-
-@pytest.mark.parametrize("start", ["earliest", "latest"])
-@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-def test_running_stream_reads_new_partitions_from_their_start(log: Log, start: str, level: str) -> None:
-    """Add partitions between batches, and write before the next one is planned: it has all of that, once."""
-    log.create_topic("t")
-    producer = log.producer("t", batching=BY_HAND)
-    send_each(producer, [b"old"])
-    follower = Follower(log, stream_of(log, start=start, level=level))
-    assert follower.values() == ([b"old"] if start == "earliest" else None)
-    log.update_topic("t", 3)
-    send_each(producer, [b"new"], partition=2)
-    assert follower.values() == [b"new"]
-    assert follower.values() is None
-    send_each(producer, [b"newer"], partition=1)
-    assert follower.values() == [b"newer"]
-    assert sorted(index for _, index in follower.at.positions) == [0, 1, 2]
-    follower.replay()
-    follower.replay(stream_of(log, start=start, level=level))
-
-
-def test_end_that_does_not_name_new_partitions_says_so(log: Log) -> None:
-    """End a read at a cut of before: it is none of what is read now. Other offsets leave the new one at its end."""
-    log.create_topic("t")
-    producer = log.producer("t", batching=BY_HAND)
-    send_each(producer, [b"old"])
-    cut = log.cut("t")
-    stream = stream_of(log)
-    offset = stream.latest(stream.initial())
-    log.update_topic("t", 2)
-    send_each(producer, [b"new"], partition=1)
-    for end in (cut, cut.json()):
-        with pytest.raises(InvalidArgumentError, match="The cut has no position of t-partition-1"):
-            values(log, "t", end=end)
-    [at] = offset.positions.values()
-    for unnamed in (as_text(offset), {"t": {0: str(at)}}):
-        assert values(log, "t", end=unnamed) == [b"old", b"new"]
-    assert values(log, "t", end={"t": {0: str(at), 1: "earliest"}}) == [b"old"]
-    assert values(log, "t", end=log.cut("t")) == [b"old", b"new"]
 
 
 def test_stream_with_a_subscription_reads_and_acknowledges_new_partitions(log: Log, streams: Streams) -> None:

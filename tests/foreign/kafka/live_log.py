@@ -97,7 +97,7 @@ class LiveLog:
 
     def send_plain(self) -> None:
         part = self.rng.choice(self.parts)
-        at = part.writer.send([Record(b"k", b"plain")] * self.rng.choice([1, 3]), 100)
+        at = part.writer.send([Record(b"k", b"%d" % PLAIN)] * self.rng.choice([1, 3]), 100)
         part.rows += [(offset, PLAIN) for offset in range(at, part.writer.end)]
 
     def send_txn(self) -> None:
@@ -112,7 +112,7 @@ class LiveLog:
         index = self.rng.randrange(len(self.parts))
         part = self.parts[index]
         part.writer.producers.setdefault(producer, type(part.writer).fresh_producer()).epoch = self.epochs[producer]
-        at = part.writer.send([Record(b"k", b"t%d" % txn)] * self.rng.choice([1, 2, 9]), producer, transactional=True)
+        at = part.writer.send([Record(b"k", b"%d" % txn)] * self.rng.choice([1, 2, 9]), producer, transactional=True)
         part.rows += [(offset, txn) for offset in range(at, part.writer.end)]
         touched.add(index)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -15,8 +16,9 @@ import txn_source
 from tests.foreign.pulsar.offload_writer import LZ4, Frame, Sent, batch, chunks, marker, number, single, write_ledger
 from tests.foreign.pulsar.sample_cases import unpack
 from tests.foreign.pulsar.test_objects import TOPIC
+from tests.reading import sources
+from tests.reading.sources import Written
 from txn_source.foreign.foreign_log import PartitionName
-from txn_source.foreign.reading.reader import PieceReader
 from txn_source.foreign.source import ForeignSource
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.errors import InvalidArgumentError, MessageUnreadableError
@@ -24,8 +26,7 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, MessageId
 from txn_source.reading.limits import StreamLimits
 from txn_source.reading.places import Side
-from txn_source.reading.request import ReadRequest, Selection
-from txn_source.reading.stream import Stream
+from txn_source.reading.request import Selection
 
 _PLACE = ["__ledger_id", "__entry_id", "__batch_index"]
 Row = tuple[int, int, int]
@@ -177,48 +178,31 @@ def test_reader_goes_to_each_message(tmp_path: Path) -> None:
     assert later.read_next(0).value == b"x"
 
 
-class Query:
-    """A streaming query without Spark, whose offsets are kept as JSON, and whose batches are planned twice."""
+class Ids(Written):
+    """A log whose rows are ids of messages."""
+
+    def _row(self, row: dict[str, Any]) -> Row:
+        ledger, entry, index = row.values()
+        return ledger, entry, max(index, 0)
+
+
+class Query(sources.Query):
+    """A query that begins anywhere."""
 
     def __init__(self, folder: Path, start: Any, limits: StreamLimits) -> None:
-        self._target = ForeignTarget.parse(f"pulsar:{folder}")
-        self._rules, self._texts = self._target.rules, ForeignSource(self._target).describe().offsets
-        self._request = ReadRequest(IsolationLevel.READ_COMMITTED, self._rules.parse_side(start, LATEST))
-        self._limits = limits
-        self.offsets: list[Any] = []
-        self.batches: list[list[Row]] = []
-
-    def stream(self, request: ReadRequest | None = None) -> Stream[Any]:
-        return Stream(ForeignSource(self._target), Selection(("orders",)), request or self._request, self._limits)
+        target = ForeignTarget.parse(f"pulsar:{folder}")
+        side = target.rules.parse_side(start, LATEST)
+        super().__init__(Ids(target, *_PLACE), limits, Selection(("orders",)), start=side)
 
     def run(self) -> None:
         """Read all batches that there are, each with streams that remember nothing."""
-        if not self.offsets:
-            self.offsets.append(self._texts.to_json(self.stream().initial()))
-        while True:
-            start = self._texts.from_json(self.offsets[-1])
-            end = self.stream().latest(start)
-            if end is start:
-                return
-            self.offsets.append(self._texts.to_json(end))
-            self.batches.append(self.read(-2))
-            assert self.read(-2) == self.batches[-1]
+        while (rows := self.open().next()) is not None:
+            assert self.read(len(self.batches) - 1) == rows
 
-    def read(self, at: int, start: Any = None) -> list[Row]:
-        """Read a batch; ``start`` is what the options say when it is replayed."""
-        begin, end = (self._texts.from_json(self.offsets[i]) for i in (at, at + 1))
-        request = self._request
-        if start is not None:
-            request = ReadRequest(request.isolation_level, self._rules.parse_side(start, LATEST))
-            begin = self.stream(request).initial()
-        planned = self.stream(request).plan(begin, end)
-        every = self._rules.columns(self._target.open(), [TOPIC])
-        reader = PieceReader(self._target, pa.schema([every.field(name) for name in _PLACE]), planned.request)
-        rows: list[Row] = []
-        for task in planned.tasks:
-            for found in reader.read(task):
-                rows += [(ledger, entry, max(index, 0)) for ledger, entry, index in _tuples(found)]
-        return rows
+    @property
+    def offsets(self) -> list[Any]:
+        """The checkpoint."""
+        return [json.loads(text) for text in self.texts]
 
 
 def _tuples(found: pa.RecordBatch) -> Sequence[Row]:
@@ -236,7 +220,9 @@ def test_streams_begin_inside_an_entry(tmp_path: Path, limit: int | None) -> Non
         query = Query(tmp_path, {"orders": {-1: MessageId(*at)}}, StreamLimits(max_messages=limit))
         query.run()
         assert [row for rows in query.batches for row in rows] == [row for row in whole if row >= at], at
-        assert query.read(0, start=EARLIEST) == query.batches[0]
+        other = Query(tmp_path, EARLIEST, StreamLimits(max_messages=limit))
+        other.texts.append(query.texts[1])
+        assert other.read(0) == query.batches[0]
         assert all("begins" not in offset["$log"] for offset in query.offsets[2:])
         for before, after in pairwise(query.offsets):
             assert before[TOPIC]["-1"] != after[TOPIC]["-1"]

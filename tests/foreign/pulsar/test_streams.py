@@ -6,31 +6,26 @@ import random
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from tests.foreign.pulsar.offload_writer import LZ4, Frame, Sent, batch, chunks, marker, single, write_ledger
 from tests.foreign.pulsar.test_objects import TOPIC, map_index, write_map_file
+from tests.reading import sources
+from tests.reading.sources import Written
 from txn_source.foreign.foreign_log import PartitionName
-from txn_source.foreign.pulsar.format import FORMAT
-from txn_source.foreign.reading.reader import PieceReader
-from txn_source.foreign.source import ForeignSource
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
 from txn_source.reading.limits import StreamLimits
-from txn_source.reading.request import ReadRequest, Selection
-from txn_source.reading.stream import Stream
-from txn_source.reading.stream_offset import StreamOffset
+from txn_source.reading.request import Selection
 
 _NO_LIMITS = StreamLimits()
 _LEVELS = [IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED]
 
 
 class Query:
-    """A streaming query without Spark: it keeps its offset as JSON, and plans each batch twice."""
+    """A query whose batches are planned by streams that remember nothing, and read twice. It begins when it is run."""
 
     def __init__(
         self,
@@ -42,33 +37,22 @@ class Query:
         options: Mapping[str, str] | None = None,
         fail_on_data_loss: bool = True,
     ) -> None:
-        self._target = ForeignTarget.parse(f"pulsar:{folder}").with_options(options or {})
-        self._request = ReadRequest(level, fail_on_data_loss=fail_on_data_loss)
-        self._limits, self._topics = limits, topics
-        self._offset: Any = None
-        self.last: tuple[Any, Any] | None = None
-        self.rows: list[bytes] = []
-        self.sizes: list[int] = []
+        written = Written(ForeignTarget.parse(f"pulsar:{folder}").with_options(options or {}), "value")
+        request = {"isolation_level": level, "fail_on_data_loss": fail_on_data_loss}
+        self._begin = lambda: sources.Query(written, limits, Selection(topics), **request)
+        self._begun: sources.Query | None = None
 
-    def stream(self) -> Stream[Any]:
-        return Stream(ForeignSource(self._target), Selection(self._topics), self._request, self._limits)
+    @property
+    def rows(self) -> list[bytes]:
+        """All rows so far."""
+        return [value for batch in (self._begun.batches if self._begun else ()) for (value,) in batch]
 
     def run(self) -> bool:
-        """Read one batch with a stream that remembers nothing; return whether there was one."""
-        texts = ForeignSource(self._target).describe().offsets
-        if self._offset is None:
-            self._offset = texts.to_json(self.stream().initial())
-        start = texts.from_json(self._offset)
-        end = self.stream().latest(start)
-        if end is start:
-            return False
-        end = texts.from_json(texts.to_json(end))
-        first, again = (self._read(start, end) for _ in range(2))
-        assert first == again
-        self.rows += first
-        self.sizes.append(len(first))
-        self.last, self._offset = (start, end), texts.to_json(end)
-        return True
+        """Read one batch; return whether there was one."""
+        self._begun = self._begun or self._begin()
+        rows = self._begun.open().next()
+        assert rows is None or [value for (value,) in rows] == self.replay()
+        return rows is not None
 
     def run_all(self) -> list[bytes]:
         """Read until there is nothing, and return all rows."""
@@ -78,15 +62,8 @@ class Query:
 
     def replay(self) -> list[bytes]:
         """Return the rows of the last batch, read once more."""
-        assert self.last is not None
-        return self._read(*self.last)
-
-    def _read(self, start: StreamOffset, end: StreamOffset) -> list[bytes]:
-        planned = self.stream().plan(start, end)
-        reader = PieceReader(
-            self._target, pa.schema([FORMAT.columns(self._target.open(), []).field("value")]), planned.request
-        )
-        return [value for task in planned.tasks for b in reader.read(task) for value in b.column(0).to_pylist()]
+        assert self._begun is not None
+        return [value for (value,) in self._begun.open().read(len(self._begun.batches) - 1)]
 
 
 @pytest.mark.parametrize("level", _LEVELS)

@@ -15,9 +15,9 @@ from tests.log.reading import told_by
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.source import ForeignSource
 from txn_source.foreign.target import ForeignTarget
-from txn_source.model.position import EARLIEST, LATEST, Position
+from txn_source.model.position import LATEST, Position
 from txn_source.reading.places import Side
-from txn_source.reading.plan import ReadPlan, plan
+from txn_source.reading.plan import plan
 from txn_source.reading.request import ReadRequest, Selection
 from txn_source.spark.catalog.foreign_calls import ForeignCatalogCalls
 
@@ -110,13 +110,9 @@ class History:
         return ends
 
 
-def planned(root: Path, request: ReadRequest) -> ReadPlan:
-    source = ForeignSource(ForeignTarget.parse(f"kafka:{root}"))
-    return plan(source, source.look(Selection(("t",))), request)
-
-
 def planned_ends(root: Path, end: Side) -> list[int]:
-    found = dict(planned(root, ReadRequest(end=end)).ranges)
+    source = ForeignSource(ForeignTarget.parse(f"kafka:{root}"))
+    found = dict(plan(source, source.look(Selection(("t",))), ReadRequest(end=end)).ranges)
     return [found[PartitionName("t", p)].end.key for p in range(PARTITIONS)]
 
 
@@ -155,13 +151,3 @@ def test_cut_that_cannot_be_told_is_said(tmp_path: Path, caplog: pytest.LogCaptu
         {"path": f"kafka:{history.root}", "topic": "t"}
     )["bounds"]
     assert "; no consistent cut: transactions that reach over the end" in bounds
-
-
-def test_starts_are_as_asked_for(tmp_path: Path) -> None:
-    """A start in the middle of a transaction shows its rest; ends never go below starts."""
-    history = History(random.Random(3), tmp_path / "log")
-    history.write(200)
-    starts = {PartitionName("t", p): Position.from_key(history.last_stable(p) // 2) for p in range(PARTITIONS)}
-    found = planned(history.root, ReadRequest(start=Side(EARLIEST, starts))).ranges
-    assert found
-    assert all(reach.start == starts[name] and reach.start < reach.end for name, reach in found)

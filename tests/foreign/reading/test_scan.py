@@ -19,10 +19,8 @@ from tests.foreign.pulsar import sample_cases as pulsar
 from txn_source.foreign.read_only_log import WRITES, ReadOnlyLog
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.errors import (
-    DataLossError,
     InvalidArgumentError,
     LogNotFoundError,
-    OutOfRangeError,
     SchemaMismatchError,
     SegmentUnreadableError,
     TopicNotFoundError,
@@ -89,11 +87,8 @@ def test_values_that_cannot_be_are_refused(log: Any, tmp_path: Path) -> None:
         (SchemaMismatchError, lambda: log.scan("txn", columns=["key", "key"])),
         (SchemaMismatchError, lambda: log.scan("txn", columns=[])),
         (InvalidArgumentError, lambda: log.scan("txn", "read_everything")),
-        (InvalidArgumentError, lambda: log.scan("txn", start={"txn": {9: 1}})),
         (InvalidArgumentError, lambda: log.scan("txn", start={"txn": {"0": "x"}})),
         (InvalidArgumentError, lambda: log.scan("txn", start='{"txn": {"0": 1, "0": 2}}')),
-        (InvalidArgumentError, lambda: log.scan("txn3", start=5)),
-        (OutOfRangeError, lambda: log.scan("txn", start=188)),
         (InvalidArgumentError, lambda: log.transactions("undecided")),
         (LogNotFoundError, lambda: txn_source.connect(f"kafka:{tmp_path}")),
         (LogNotFoundError, lambda: txn_source.connect(f"pulsar:{tmp_path}/nothing")),
@@ -105,16 +100,6 @@ def test_values_that_cannot_be_are_refused(log: Any, tmp_path: Path) -> None:
     for error, call in refused:
         with pytest.raises(error):
             call()
-
-
-def test_offsets_split_a_topic_anywhere(log: Any) -> None:
-    """Read up to an offset and from it on: together it is the whole."""
-    whole = _offsets(log)
-    for at in range(0, 176, 7):
-        assert _offsets(log, end=at) + _offsets(log, start=at) == whole, at
-    cut = log.cut(["txn", "txn3"])
-    assert _offsets(log, end=cut) == _offsets(log, end=cut.json()) == whole
-    assert _offsets(log, start=cut) == []
 
 
 def _offsets(log: Any, **ends: Any) -> list[int]:
@@ -208,10 +193,3 @@ def test_damage_is_told_or_left_out(tmp_path: Path, caplog: pytest.LogCaptureFix
         rows = scan(log.target, Selection(("plain",)), request).read_all()
     assert rows.num_rows == 334 - 5
     assert any("left out" in record.message for record in caplog.records)
-
-
-def test_offsets_that_are_gone(tmp_path: Path) -> None:
-    """A start below the log's start is data loss."""
-    log = of_kafka(kafka.unpack("delete-records", tmp_path))
-    with pytest.raises(DataLossError, match="Offset 3 of delrec-mid-0 is gone: it begins at 85"):
-        log.scan("delrec-mid", start=3)
