@@ -6,12 +6,14 @@ Offsets go through their JSON text, and a batch is read again by a stream, and m
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from tests.log.reading import COMMITTED, UNCOMMITTED, send_each
 from tests.log.sites import Site
 from tests.log.streaming import Follower, numbered, stream_of, transfer
+from txn_source import DataLossError, Log
 from txn_source.reading.limits import StreamLimits
 
 
@@ -71,3 +73,16 @@ def test_batches_are_the_same_whenever_they_are_read_again(site: Site, level: st
 
 
 # Other topics
+
+
+def test_log_that_is_put_back_under_a_stream_is_data_loss(log: Log) -> None:
+    """Read a batch, and go on with the same stream from an offset that the log doesn't have any more."""
+    log.create_topic("orders")
+    with log.producer("orders") as producer:
+        send_each(producer, numbered(2))
+    stream = stream_of(log, "orders")
+    end = stream.latest(stream.initial())
+    assert stream.latest(end) is end
+    beyond = replace(end, positions={name: at.plus(3) for name, at in end.positions.items()})
+    with pytest.raises(DataLossError, match=r"orders-partition-0 .* 1:5 lies outside"):
+        stream.latest(beyond)

@@ -56,6 +56,9 @@ class _Writer:
     @readable
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrote:
         """Write a task's rows to files."""
+        return self._write(iterator)
+
+    def _write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrote:
         context = TaskContext.get()
         turn = context.partitionId() if context else 0
         log = open_log(self._options.target)
@@ -153,7 +156,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
                 'Nothing was written. Write with .mode("append").save(), and make the table apart: CREATE TABLE t USING'
                 " txnlog OPTIONS (path '...', topic '...').",
             )
-        return super().write(iterator)
+        return self._write(iterator)
 
     @readable
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
