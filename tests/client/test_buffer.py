@@ -296,7 +296,7 @@ NO_PROPERTIES = "are not properties. Use a dict of str to str."
 BAD_RAW: dict[str, tuple[dict[str, Any], str]] = {
     "number": ({"value": 5}, f"SCHEMA_MISMATCH] The value {NO_TEXT} int. Encode it first, or give the topic a schema."),
     "dict": ({"value": {}}, f"SCHEMA_MISMATCH] The value {NO_TEXT} dict."),
-    "key": ({"key": 5}, f"SCHEMA_MISMATCH] The key {NO_TEXT} int."),
+    "key": ({"key": 5}, f"SCHEMA_MISMATCH] The key {NO_TEXT} int. Encode it first."),
     "half a character": ({"value": "\ud800"}, "SCHEMA_MISMATCH] The value doesn't fit: 'utf-8' codec can't encode"),
     "naive event time": ({"event_time": NAIVE}, f"INVALID_ARGUMENT] {NAIVE!r} {NO_TIME}"),
     "event time in text": ({"event_time": "now"}, f"INVALID_ARGUMENT] 'now' {NO_TIME}"),

@@ -65,6 +65,7 @@ def test_restarted_database_is_taken_up_again(tmp_path: Path) -> None:
         assert log.scan("orders").read_all()["value"].to_pylist() == [b"0", b"1"]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("impatient")
 def test_database_that_is_away_is_told(tmp_path: Path) -> None:
     """Call while the database is stopped: calls end in UNAVAILABLE; once it is back they work."""

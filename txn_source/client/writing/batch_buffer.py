@@ -187,7 +187,7 @@ def as_bytes(what: str, value: Any) -> bytes | None:
         return bytes(value)
     raise SchemaMismatchError(
         f"The {what} doesn't fit: expected bytes or str, came {type(value).__name__}.",
-        "Encode it first, or give the topic a schema.",
+        "Encode it first." if what == "key" else "Encode it first, or give the topic a schema.",
     )
 
 
