@@ -19,7 +19,8 @@ DEFAULTS_AND_MEANINGS: dict[str, tuple[str, str]] = {
                         ("`earliest`, `latest` or JSON, `{\"orders\": {\"0\": \"12:40\"}}`:"
                         " the next position to read. Or a cut. Of a stream it counts for a new query only")),
     "endingOffsets": ("`latest`", "the same, exclusive; of batch reads"),
-    "startingTimestamp": ("", "milliseconds since 1970, or ISO 8601: the first message published then or later"),
+    "startingTimestamp": ("", ("milliseconds since 1970, or ISO 8601 with a zone: the first message published then or"
+                               " later")),
     "endingTimestamp": ("", "the same as an end, exclusive; of batch reads"),
     "asOfTimestamp": ("", ("what `read_committed` would have seen at that time, by the times of commits. Refused if all"
                       " that a partition had then was trimmed")),

@@ -107,7 +107,7 @@ def test_range_and_number_bound_what_is_printed(txnlog: Any, log: txn_source.Log
     assert printed("--start", f"{ledger}:1", "--end", f"{ledger}:3") == "bc"
     assert printed("--start", json.dumps({"orders": {"0": f"{ledger}:3"}})) == "de"
     assert printed("--start", "latest") == ""
-    assert printed("--start", "2000-01-01") == "abcde"
+    assert printed("--start", "2000-01-01T00:00:00Z") == "abcde"
     assert printed("--end", "2000-01-01T00:00:00Z") == ""
     assert printed("--start", "9999999999999") == ""
     outside = txnlog("consume", "orders", "--start", f"{ledger + 9}:0")

@@ -156,7 +156,7 @@ def test_trim_prints_what_went_and_where_the_log_starts(txnlog: Any, closed: txn
     assert txnlog("consume", "orders").stdout == ""
 
 
-@pytest.mark.parametrize("before", ['{"orders": {"0": "latest"}}', "2999-01-01", "32472144000000", "latest"])
+@pytest.mark.parametrize("before", ['{"orders": {"0": "latest"}}', "2999-01-01T00:00:00Z", "32472144000000", "latest"])
 def test_trim_takes_every_form_of_a_place(before: str, txnlog: Any, closed: txn_source.Log) -> None:
     """All of these lie behind the last message: trim before each, and only the open ledger is left."""
     assert txnlog("topics", "trim", "orders", "--before", before, "--yes").exit_code == 0

@@ -43,7 +43,7 @@ _Start = Annotated[
     typer.Option(
         metavar="OFFSET",
         help="First position to print: earliest, latest, 12:40 (if one partition is read), JSON such as"
-        ' {"orders": {"0": "12:40"}}, or a publish time (ISO 8601, or milliseconds since the epoch). With'
+        ' {"orders": {"0": "12:40"}}, or a publish time (ISO 8601 with a zone, or milliseconds since the epoch). With'
         " --subscription only a new one takes it.",
         show_default="earliest",
     ),

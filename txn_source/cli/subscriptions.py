@@ -42,7 +42,7 @@ AnyName = Annotated[
 ]
 _PLACE = (
     "earliest, latest, a message id (12:40:3) or position (12:40), JSON such as"
-    ' {"orders": {"0": "12:40:3"}}, or a publish time (ISO 8601, or milliseconds since the epoch)'
+    ' {"orders": {"0": "12:40:3"}}, or a publish time (ISO 8601 with a zone, or milliseconds since the epoch)'
 )
 
 

@@ -113,7 +113,7 @@ def trim(
         typer.Option(
             metavar="OFFSET",
             help="Ledgers wholly before it go: 12:40 (if there is one partition), JSON such as"
-            ' {"orders": {"0": "12:40"}}, or a publish time (ISO 8601, or milliseconds since the epoch).',
+            ' {"orders": {"0": "12:40"}}, or a publish time (ISO 8601 with a zone, or milliseconds since the epoch).',
             show_default=False,
         ),
     ] = None,

@@ -27,8 +27,8 @@ def shown_time(time_us: int) -> str:
 def time_us(text: str) -> int:
     """Return the moment that a text names, in microseconds since 1970.
 
-    It is milliseconds since then, or ISO 8601 (UTC if it has no zone). A number of milliseconds before 1973 is
-    refused: it was meant as seconds, or as something else.
+    It is milliseconds since then, or ISO 8601 with a zone. A number of milliseconds before 1973 is refused: it was
+    meant as seconds, or as something else. So is a time without a zone: who writes one mostly means that of his clock.
     """
     text = text.strip()
     if _MILLIS.fullmatch(text):
@@ -47,7 +47,12 @@ def time_us(text: str) -> int:
             f"{text!r} is not a time.",
             "Use milliseconds since the epoch or ISO 8601, such as 2026-01-31T12:00:00Z.",
         ) from None
-    return micros(when if when.tzinfo else when.replace(tzinfo=UTC))
+    if when.tzinfo is None:
+        shown = when.isoformat()
+        raise InvalidArgumentError(
+            f"The time {text!r} has no zone.", f"Write {shown}Z if UTC is meant, or the zone, such as {shown}+02:00."
+        )
+    return micros(when)
 
 
 def moment_us(value: Any) -> int:
