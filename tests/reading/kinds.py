@@ -98,7 +98,7 @@ class OwnHistory(History):
 
 
 class KafkaHistory(History):
-    """A broker's folder. What is written lies above the high watermark until it is published."""
+    """A broker's folder. Entries lie above the high watermark until they are published."""
 
     kind, columns = "kafka", ("topic", "partition", "value", "__txn_status", "offset")
 
@@ -165,14 +165,14 @@ class KafkaHistory(History):
 
 
 class UntoldHistory(KafkaHistory):
-    """One of ``transaction.version`` 1: the transactions of a producer share an epoch, so that nothing tells them apart
-    on another partition."""
+    """A Kafka log of ``transaction.version`` 1: the transactions of a producer share an epoch, so nothing names one
+    over several partitions."""
 
     tells = False
 
 
 class PulsarHistory(History):
-    """A folder of offloaded ledgers; what is published is one more. Topic ``a`` has partitions, others have none."""
+    """A folder of offloaded ledgers; each publishing adds one. Topic ``a`` has partitions, others have none."""
 
     kind, foresees = "pulsar", False
 

@@ -1,7 +1,7 @@
-"""One history as three kinds of logs have it: our own, Kafka's folders, and what Pulsar offloaded.
+"""One history in the three kinds of logs: our own, Kafka's folders, and Pulsar's offloaded ledgers.
 
-A history knows what was written, and says by plain rules what a reader is to see of it. Its *places* are partitions:
-0 and 1 of topic ``a``, and topic ``b``. Messages are numbers that grow, so that their order tells itself.
+A history knows what was written, and derives by plain rules what a reader sees. Its *places* are partitions: 0 and 1 of
+topic ``a``, and topic ``b``. Messages are growing numbers, so a wrong order shows.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Messages with one position, which is the first one's where each has its own; or the marker of a transaction."""
+    """Messages with one position (or, in Kafka, with positions from it on), or a transaction's marker."""
 
     numbers: list[int]
     txn: int | None = None
@@ -58,7 +58,7 @@ class Entry(NamedTuple):
 
 
 class History:
-    """What was written to a log; what each kind does for it has names that begin with an underscore."""
+    """The messages written to a log. Methods of one kind of log have names that begin with an underscore."""
 
     kind: str
     target: ForeignTarget
@@ -84,7 +84,7 @@ class History:
         self._numbers, self._txns = count(), count(1)
 
     def add(self, topic: str) -> int:
-        """Add a partition to a topic, which is made if it isn't there, and return its place."""
+        """Add a partition to a topic, which is created if missing, and return its place."""
         place, index = len(self.names), len(self.places(topic))
         self.names.append(self._name(topic, index))
         self.entries.append([])
@@ -94,7 +94,7 @@ class History:
         return place
 
     def send(self, place: int, size: int = 1, txn: int | None = None) -> list[int]:
-        """Write an entry with so many messages, a second behind the one before; return their numbers."""
+        """Write an entry with so many messages, a second after the one before; return their numbers."""
         self.clock.advance(1)
         sent = [next(self._numbers) for _ in range(size)]
         if txn is not None and place not in self.open[txn]:
@@ -124,7 +124,7 @@ class History:
         return sent
 
     def publish(self, *places: int) -> None:
-        """Make what was written to some places readable, or to all."""
+        """Make the entries of some places readable, or of all."""
         chosen = places or range(len(self.names))
         self._publish(chosen)
         for place in chosen:
@@ -158,7 +158,7 @@ class History:
             self.entries[place], self.readable[place], self.known[place] = [], 0, 0
 
     def make_anew(self, topic: str) -> None:
-        """Make a topic again that was deleted."""
+        """Create a deleted topic again."""
         for index, place in enumerate(self.places(topic)):
             self._add(place, topic, index)
 
@@ -176,28 +176,35 @@ class History:
         return [each for entry in self.entries[place] for each in entry.numbers]
 
     def ends(self, level: IsolationLevel) -> list[int]:
-        """Return how many entries of each place lie below a level's bound."""
+        """Return the number of each place's entries below a level's bound."""
         return [n if level is UNCOMMITTED else self._stable(entries[:n]) for entries, n in self._all()]
 
     def cut(self, ends: Sequence[int]) -> list[int]:
-        """Lower ends until no transaction that is committed somewhere is cut in two: what the definition says."""
-        ends, torn = list(ends), self.tells
-        done = {entry.txn for entries, n in self._all() for entry in entries[:n] if entry.commit}
-        wrote = [[e.txn if e.numbers else 0 for e in of[:n]] for of, n in zip(self.entries, self.known, strict=True)]
-        while torn:
+        """Lower ends until no committed transaction is cut in two, by the definition."""
+        places = range(len(ends))
+        together = [places] if self.tells else [[place] for place in places]
+        lowered = [self._cut(of, [ends[place] for place in of]) for of in together]
+        return [*chain(*lowered)]
+
+    def _cut(self, places: Sequence[int], ends: list[int]) -> list[int]:
+        done = {entry.txn for place in places for entry in self.entries[place][: self.readable[place]] if entry.commit}
+        seen = [self.entries[place][: self.known[place]] for place in places]
+        wrote = [[entry.txn if entry.numbers else 0 for entry in entries] for entries in seen]
+        while True:
             above = done & {txn for txns, end in zip(wrote, ends, strict=True) for txn in txns[end:]}
             lower = [min([end, *map(txns.index, above & {*txns})]) for txns, end in zip(wrote, ends, strict=True)]
-            torn, ends = lower != ends, lower
-        return ends
+            if lower == ends:
+                return ends
+            ends = lower
 
     def shown(self, level: IsolationLevel, ends: Sequence[int] | None = None) -> list[int]:
-        """Return the numbers that a level shows below ends, sorted; of everything below its bounds."""
+        """Return the sorted numbers that a level shows below some ends, or below its bounds."""
         hidden = {entry.txn for entry in chain(*self.entries) if entry.commit is False and level is COMMITTED}
         seen = (of[:end] for of, end in zip(self.entries, ends or self.ends(level), strict=True))
         return sorted(chain(*(entry.numbers for entry in chain(*seen) if entry.txn not in hidden)))
 
     def status(self, row: Row) -> str | None:
-        """Return what a reader of now learns of a row's transaction; each partition tells of its own."""
+        """Return the status of a row's transaction now; each partition knows its own markers."""
         entries = self.entries[row.place]
         txn = next(entry.txn for entry in entries if row.number in entry.numbers)
         ends = [e.commit for e in entries[: self.readable[row.place]] if e.txn == txn and e.commit is not None]
@@ -219,7 +226,7 @@ class History:
         return plan(source, source.look(selection), request, told)
 
     def rows(self, planned: ReadPlan, tasks: Iterable[Any] | None = None) -> list[Row]:
-        """Read a plan, or tasks of it, each by a reader of its own."""
+        """Read a plan, or tasks of it with a new reader for each."""
         source, columns, found = self.source(), self._columns(planned), []
         for parts in [planned.parts] if tasks is None else tasks:
             for rows in planned.reader(source, columns).read(parts):
@@ -227,15 +234,15 @@ class History:
         return found
 
     def numbers(self, request: ReadRequest, selection: Selection = BOTH) -> list[int]:
-        """Return what a read shows, sorted."""
+        """Return the numbers of a read, sorted."""
         return numbers(self.rows(self.planned(request, selection)))
 
     def side(self, value: Any) -> Side:
-        """Return what a value means where a read starts or ends."""
+        """Return the side that a value names."""
         return self.target.rules.parse_side(value, LATEST)
 
     def source(self) -> LogSource[Any]:
-        """Return the log as a new process sees it."""
+        """Return the log as a new process opens it."""
         return ForeignSource(self.target)
 
     def stream(self, selection: Selection, request: ReadRequest, limits: StreamLimits, clock: Clock) -> Stream[Any]:
@@ -243,7 +250,7 @@ class History:
         return Stream(self.source(), selection, request, limits, clock=clock)
 
     def part(self, part: Any) -> tuple[Name, PositionRange]:
-        """Return of which partition a part of a task is, and which range."""
+        """Return the partition and the range of a task's part."""
         return part.name, part.unit.of
 
     def _columns(self, planned: ReadPlan) -> pa.Schema:
@@ -265,7 +272,7 @@ class History:
 
 
 class Written(History):
-    """A log of others' that a test has written by itself, for a query; its rows are tuples of some columns."""
+    """A log of another system that a test has written itself; its rows are tuples of some columns."""
 
     def __init__(self, target: ForeignTarget, *columns: str) -> None:
         self.target, self.columns = target, columns
@@ -280,13 +287,13 @@ def numbers(rows: Sequence[Row]) -> list[int]:
 
 
 def in_order(rows: Sequence[Row]) -> bool:
-    """True if the rows of each place are in the order in which they were written."""
+    """True if the rows of each place are in the order of writing."""
     places = {row.place for row in rows}
     return all(of == sorted({*of}) for of in ([row.number for row in rows if row.place == p] for p in places))
 
 
 class Query:
-    """A query with a checkpoint: JSON texts, between which lie its batches. ``open`` restarts it."""
+    """A query with a checkpoint of JSON texts; its batches lie between them. ``open`` restarts it."""
 
     def __init__(
         self,
@@ -303,14 +310,14 @@ class Query:
         self.texts = [self.text_of(self.stream.initial())]
 
     def open(self, **changed: Any) -> Query:
-        """Go on with a stream that remembers nothing, and with some options changed."""
+        """Go on with a new stream, with some options changed."""
         self.limits, self.selection = changed.pop("limits", self.limits), changed.pop("selection", self.selection)
         self.request = replace(self.request, **changed)
         self.stream = self.history.stream(self.selection, self.request, self.limits, self.clock)
         return self
 
     def text_of(self, offset: StreamOffset) -> str:
-        """Return an offset as its checkpoint has it."""
+        """Return an offset as JSON text."""
         return json.dumps(self.history.source().describe().offsets.to_json(offset))
 
     def at(self, index: int) -> StreamOffset:
@@ -328,11 +335,11 @@ class Query:
         return self.batches[-1]
 
     def read(self, index: int) -> list[Row]:
-        """Read a batch, once more too."""
+        """Read a batch, for the first time or again."""
         return self.history.rows(self.stream.plan(self.at(index), self.at(index + 1)))
 
     def rest(self) -> list[int]:
-        """Read until nothing is left; return the numbers that came, sorted."""
+        """Read until nothing is left; return the numbers, sorted."""
         found: list[Row] = []
         for _ in range(500):
             rows = self.next()

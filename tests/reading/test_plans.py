@@ -1,4 +1,4 @@
-"""Plans of reads: what they take, where they end, and that they stay so, over our own log, Kafka's and Pulsar's."""
+"""Plans of reads over our own log, Kafka's and Pulsar's: topics, ends, tasks, and that a plan never changes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def on(history: History, points: dict[int, Any], everywhere: str = EARLIEST, **m
 @pytest.mark.parametrize("history", [*KINDS], indirect=True)
 @pytest.mark.parametrize("seed", mostly_long(range(40), 0, 1))
 def test_levels_show_what_they_may_up_to_a_cut(history: History, seed: int) -> None:
-    """Read a random history at both levels: up to their bounds and, at read_committed, up to the cut that the
-    definition gives, in tasks of any number and size, whose parts divide just that; with each transaction's status."""
+    """Read a random history at both levels, up to the bounds and, at read_committed, to the cut of the definition.
+    Tasks of any number and size divide just that, with each transaction's status."""
     rng = random.Random(seed)
     for _ in range(40):
         history.step(rng)
@@ -64,8 +64,8 @@ def check_parts(history: History, planned: ReadPlan) -> None:
 
 @pytest.mark.parametrize("history", [*KINDS], indirect=True)
 def test_ends_that_are_asked_for_are_lowered_to_a_cut(history: History) -> None:
-    """End before one leg of a transfer: the others are left out, too, or it is told that nobody can know them; a start
-    is taken as it is given, and no end lies below one. What a log has above its high watermark counts."""
+    """End before one leg of a transfer: the read leaves the other legs out, or reports that the log can't tell them. A
+    start is taken as given, and no end lies below a start. Entries above Kafka's high watermark count."""
     sent = history.transfer(0, 1, 2)
     plain = history.send(1)
     history.publish()
@@ -137,8 +137,8 @@ def test_words_and_times_stand_for_places(history: History) -> None:
 
 
 def test_plan_is_pinned(history: History) -> None:
-    """Plan, and then write, end what was open, and read the tasks in another order, twice: the rows stay as they were,
-    with the same statuses."""
+    """Make a plan; then write, end open transactions, and read the tasks in another order, twice: rows and statuses
+    stay the same."""
     ways = {n: history.begin() for n in range(3)}
     for txn in ways.values():
         history.send(0, txn=txn)
@@ -189,8 +189,8 @@ def test_cut_bounds_later_reads(history: History) -> None:
 
 
 def test_cut_tells_what_was_trimmed_since(history: History, caplog: pytest.LogCaptureFixture) -> None:
-    """Trim what a cut has below it: a read from the start that began then has lost it; so has one from a place that is
-    gone, unless it goes on without, with a warning. The end of what was trimmed isn't gone where it is known to be."""
+    """Trim messages below a cut: a read from the start of then reports the loss, and so does one from a lost position,
+    or they go on with a warning. A position at the end of the trimmed part has lost nothing, if the log knows that."""
     for _ in range(9):
         history.send(0)
         history.publish()
@@ -232,8 +232,8 @@ def test_places_that_cannot_be_are_refused(history: History) -> None:
 
 
 def test_ranges_are_read_in_place_of_sides(history: History) -> None:
-    """Give ranges, one of which ends before a leg of a transfer, and one above the level's bound: they are read without
-    a cut of their own, up to the bound, and are refused of what isn't read."""
+    """Give ranges, one of which ends before a leg of a transfer, and one beyond the level's bound: the read has no cut
+    of its own, ends at the bound, and refuses a range of another partition."""
     sent = history.transfer(0, 1)
     history.send(2, txn=history.begin())
     history.publish()

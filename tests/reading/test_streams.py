@@ -1,4 +1,4 @@
-"""Streams, batch by batch as Spark asks for them, over our own log, Kafka's and Pulsar's; offsets travel as texts."""
+"""Streams over our own log, Kafka's and Pulsar's, batch by batch as Spark calls them; offsets travel as texts."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def warned(caplog: pytest.LogCaptureFixture) -> Any:
 @pytest.mark.parametrize("history", mostly_long(KINDS, "own", "kafka", "pulsar"), indirect=True)
 @pytest.mark.parametrize("seed", mostly_long(range(40), 0, 1))
 def test_each_row_comes_once_in_order(history: History, seed: int) -> None:
-    """Follow a random history from anywhere at some level and with some limits, with restarts and new partitions: each
-    row comes once, no transaction above the start in two batches where its log tells it, and what is read again is the
+    """Follow a random history from a random start, at a level, with limits, restarts and new partitions: each row comes
+    once; no batch cuts a transaction above the start in two, as far as the log tells it; repeated batches are the
     same."""
     rng = random.Random(seed)
     most = rng.choice([{}, {"max_messages": 2}, {"max_messages": 5}, {"max_bytes": 400}])
@@ -80,10 +80,12 @@ def test_each_row_comes_once_in_order(history: History, seed: int) -> None:
     for index in rng.sample(range(len(query.batches)), min(3, len(query.batches))):
         check_again(query, index)
     batches = [{row.number for row in batch} for batch in query.batches]
-    written = [*chain(*history.entries)]
-    for txn in {entry.txn for entry in written} - {None} if level is COMMITTED and history.tells else ():
-        sent = {n for entry in written if entry.txn == txn for n in entry.numbers}
-        assert sum(not sent.isdisjoint(batch) for batch in batches) <= 1 or not sent.isdisjoint(passed), sent
+    places = range(len(history.names))
+    for together in [places] if history.tells else [[place] for place in places]:
+        entries = [*chain(*(history.entries[place] for place in together))]
+        for txn in {entry.txn for entry in entries} - {None} if level is COMMITTED else ():
+            sent = {n for entry in entries if entry.txn == txn for n in entry.numbers}
+            assert sum(not sent.isdisjoint(batch) for batch in batches) <= 1 or not sent.isdisjoint(passed), sent
 
 
 def check_again(query: Query, index: int) -> None:
@@ -93,7 +95,7 @@ def check_again(query: Query, index: int) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_nothing_to_read_is_the_very_same_offset(history: History, level: Any) -> None:
-    """Wait at the log's end, and before a transaction that is open; its end alone is a batch, which has no rows."""
+    """Wait at the log's end, and before an open transaction; the end of an aborted one makes a batch without rows."""
     query = Query(history, isolation_level=level)
     assert query.rest() == [0, 1, 2]
     start = query.at(-1)
@@ -109,8 +111,8 @@ def test_nothing_to_read_is_the_very_same_offset(history: History, level: Any) -
 
 
 def test_query_that_begins_at_the_end_begins_at_a_cut(history: History) -> None:
-    """Begin while one leg of a transfer lies behind an open transaction: later it is seen with both legs. When the
-    first batch is read again, Spark asks anew where it began, and has its end alone."""
+    """Start while one leg of a transfer lies behind an open transaction: later the query sees both legs. Repeat the
+    first batch, for which Spark asks for the start again and has only the end."""
     hanging = history.begin()
     history.send(0, txn=hanging)
     legs = history.transfer(0, 1)
@@ -129,7 +131,8 @@ def test_query_that_begins_at_the_end_begins_at_a_cut(history: History) -> None:
 
 
 def test_query_begins_where_it_is_told_to(history: History) -> None:
-    """Begin at words, positions and times; refuse what isn't there, and topics that aren't, however careless it is."""
+    """Start at words, positions and times; refuse positions and topics that don't exist, also with
+    failOnDataLoss=false."""
     sent = history.transfer(0, 1, 2)
     history.publish()
     at, time = history.entries[0][1].position, history.clock.now_us
@@ -155,8 +158,8 @@ def test_query_begins_where_it_is_told_to(history: History) -> None:
 
 
 def test_target_of_available_now_stays(history: History) -> None:
-    """Freeze; then write, add a partition, and leave a transaction open: batches end where the log ended, without
-    waiting for a least number. A frozen target below the checkpoint is none."""
+    """Freeze; then write, add a partition, and leave a transaction open: batches end at the frozen end, without waiting
+    for a least number. A frozen end below the checkpoint gives no batch."""
     sent = [n for _ in range(3) for n in history.transfer(0, 1)]
     history.publish()
     query = Query(history, StreamLimits(max_messages=3, min_messages=100))
@@ -179,7 +182,7 @@ def test_target_of_available_now_stays(history: History) -> None:
 
 
 def test_limits_are_kept_and_starve_nobody(history: History) -> None:
-    """Limit batches to one message, to a few, and to bytes, with a restart at each: places take turns."""
+    """Limit batches to one message, to a few, and to bytes, with a restart before each: places take turns."""
     sent = [n for _ in range(3) for place in range(3) for n in history.send(place)]
     history.publish()
     for most, size in ({"max_messages": 1}, 1), ({"max_bytes": 1}, 1), ({"max_messages": 5}, 5):
@@ -196,7 +199,7 @@ def test_limits_are_kept_and_starve_nobody(history: History) -> None:
 
 
 def test_limited_batch_holds_whole_transactions(history: History) -> None:
-    """Limit batches to one message: a transfer comes whole all the same, unless no cut is asked for."""
+    """Limit batches to one message: a transfer still comes whole, unless the query wants no cut."""
     legs = history.transfer(0, 1, 0, 2)
     between = history.send(0)
     history.publish()
@@ -206,9 +209,28 @@ def test_limited_batch_holds_whole_transactions(history: History) -> None:
         assert sum(not {*numbers(rows)}.isdisjoint(legs) for rows in query.batches) == wanted
 
 
+@pytest.mark.parametrize("history", KINDS, indirect=True)
+def test_limited_batch_of_one_partition_holds_whole_transactions(history: History) -> None:
+    """Limit batches of one partition to one message, where two transactions overlap each other and an aborted one: both
+    come whole in one batch, and the next messages one by one."""
+    first, second, aborted = history.begin(), history.begin(), history.begin()
+    whole = [n for txn in (first, aborted, first, second, first) for n in history.send(2, txn=txn)]
+    history.end(first)
+    history.send(2, txn=aborted)
+    history.end(aborted, commit=False)
+    whole += history.send(2, txn=second)
+    history.end(second)
+    single = [n for _ in range(3) for n in history.send(2)]
+    history.publish()
+    query = Query(history, StreamLimits(max_messages=1), Selection(("b",)))
+    query.rest()
+    batches = [numbers(rows) for rows in query.batches if rows]
+    assert batches == [[2], [n for n in whole if n != whole[1]], *([n] for n in single)]
+
+
 def test_least_number_is_waited_for(history: History) -> None:
-    """A batch waits for enough messages, or until its delay is over; a delay makes no batch of nothing, and what a
-    limit leaves counts."""
+    """A batch waits for enough messages, or until its delay is over. A delay makes no empty batch, and messages beyond
+    a limit count."""
     now = [100.0]
     query = Query(history, StreamLimits(min_messages=3, max_delay_s=10), clock=lambda: now[0])
     assert len(query.next() or ()) == 3
@@ -225,8 +247,8 @@ def test_least_number_is_waited_for(history: History) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_another_level_is_refused_or_ruled(history: History, level: Any) -> None:
-    """Go on at another level: refused over others' logs, and over our own where it would show the rest of a
-    transaction; a batch that was planned keeps its own in any case."""
+    """Go on at another level: refused over others' logs, and over our own if it would show the rest of a transaction; a
+    planned batch keeps its level."""
     aborted = history.begin()
     history.send(0, txn=aborted)
     history.end(aborted, commit=False)
@@ -251,8 +273,8 @@ def test_another_level_is_refused_or_ruled(history: History, level: Any) -> None
 
 
 def test_what_was_trimmed_unread_is_lost(history: History, warned: Any) -> None:
-    """Trim what comes next, and what was read: both are told; or left out, with one warning. What was read to its end
-    may go."""
+    """Trim the next messages, and those of an earlier batch: both are errors, or left out with one warning. Messages
+    that were read to the end may go."""
     query = Query(history)
     query.next()
     for _ in range(9):
@@ -278,8 +300,8 @@ def test_what_was_trimmed_unread_is_lost(history: History, warned: Any) -> None:
 
 
 def test_deleted_topic_is_lost(history: History, warned: Any) -> None:
-    """Delete one topic of two before all of it was read, then both: the error names it; without failing the query goes
-    on with the other one, and with what is made anew, with a warning each."""
+    """Delete one topic of two before its end was read, then both: the error names the topic. With failOnDataLoss=false
+    the query goes on with the other topic, and with a new one of the name, with a warning each."""
     query = Query(history)
     query.next()
     sent = [*history.send(2), *history.send(2)]
@@ -317,8 +339,8 @@ def test_deleted_topic_is_lost(history: History, warned: Any) -> None:
 
 
 def test_topic_that_was_made_again_is_lost(history: History, warned: Any) -> None:
-    """Delete a topic that wasn't read to its end, and make it anew while the query is down: an error, even if the new
-    one is longer; or it is read from its start, with one warning."""
+    """Delete a topic that wasn't read to its end, and create it again while the query is down: an error, even if the
+    new one is longer; or the query reads it from its start, with one warning."""
     query = Query(history)
     query.next()
     history.send(2)
@@ -338,9 +360,9 @@ def test_topic_that_was_made_again_is_lost(history: History, warned: Any) -> Non
 
 @pytest.mark.parametrize("start", [EARLIEST, LATEST])
 def test_new_partitions_are_read_from_their_start(history: History, start: str) -> None:
-    """Add a partition, and a topic that matches: whatever the query's start, all of it comes, and the batch knows where
-    it began, so that it says so when that is trimmed and the batch is read again. As an end of a read the offset before
-    leaves what it doesn't name at its own end; a cut must name it."""
+    """Add a partition, and a topic that matches: all their messages come, whatever the query's start. The batch knows
+    their start, so a repeated batch reports what was trimmed since. As the end of a read, an older offset leaves a new
+    partition at its own end; a cut must name it."""
     query = Query(history, selection=Selection(pattern="[abc]"), start=Side(start))
     assert query.rest() == ([0, 1, 2] if start == EARLIEST else [])
     [cut] = cuts_of(history.source(), query.selection, [COMMITTED]).values()
@@ -364,8 +386,8 @@ def test_new_partitions_are_read_from_their_start(history: History, start: str) 
 
 
 def test_place_in_a_topic_that_is_left_out_is_kept(history: History, warned: Any) -> None:
-    """Run a query with another topic, and then with both: refused; or it goes on where it was in each, with a warning,
-    and doesn't change its topics in the middle of a batch."""
+    """Run a query with another topic, and then with both: an error; or the query goes on from its position in each,
+    with a warning, and refuses another topic in the middle of a batch."""
     query = Query(history, selection=Selection(("b",)))
     query.next()
     other = Selection(("a",))
@@ -383,8 +405,8 @@ def test_place_in_a_topic_that_is_left_out_is_kept(history: History, warned: Any
 
 
 def test_checkpoint_beyond_the_end_is_data_loss(history: History) -> None:
-    """Go on from a position that the log doesn't have, as after it was put back from a copy; where positions can come
-    again, a query that doesn't mind goes on when they do."""
+    """Go on from a position beyond the log's end, as after a restore: an error; with failOnDataLoss=false the query
+    goes on once the log has positions there again, where a log can have them again."""
     query = Query(history)
     query.next()
     beyond = query.at(-1)

@@ -1,6 +1,6 @@
-"""A log that others wrote as a source of reads: one for Kafka's and Pulsar's, over what a format says of its files.
+"""Others' logs as a ``LogSource``: one class for Kafka's and Pulsar's, over the calls of their formats.
 
-The log is opened anew for each look: its writers roll, trim, clean and move what it consists of.
+Each look lists the log anew: its writers roll, trim, clean and move its files.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 _ALL = 1 << 62
 _LOOKS_MAX = 5
-"""How often files are listed again that are moved meanwhile."""
+"""Listings at most, if files are moved meanwhile."""
 
 
 class ForeignSource:
-    """A log of Kafka's or Pulsar's, as ``reading`` plans reads of it. It remembers what its last looks learnt."""
+    """The ``LogSource`` of a log of Kafka's or Pulsar's. It keeps what its last looks learnt of partitions."""
 
     def __init__(self, target: ForeignTarget) -> None:
         self._target = target
@@ -47,15 +47,15 @@ class ForeignSource:
         self._before: dict[PartitionName, ForeignPartition] = {}
 
     def describe(self) -> Description:
-        """Return how it names things."""
+        """Return the names that the log uses."""
         rules = self._target.rules
         offsets = OthersOffsets(rules.name, rules.shown, lambda value: rules.parse_side(value, LATEST).points)
         return Description(rules.name, label, rules.shown, offsets)
 
     def look(self, of: Selection | ForeignLook) -> ForeignLook:
-        """Return partitions with their bounds, as the storage shows them now; again and again while files are moved."""
+        """Return partitions with their present bounds; list the files again if they are moved meanwhile."""
         for _ in range(_LOOKS_MAX - 1):
-            with suppress(DataLossError, SegmentUnreadableError):  # moved between being listed and being read
+            with suppress(DataLossError, SegmentUnreadableError):  # moved between listing and reading
                 return self._look(of)
         return self._look(of)
 
@@ -72,7 +72,7 @@ class ForeignSource:
         return self.look_at(log, names)
 
     def look_at(self, log: ForeignLog, names: Sequence[PartitionName]) -> ForeignLook:
-        """Return some partitions of the log as it was opened a moment ago."""
+        """Return partitions of a log that was just opened."""
         found = []
         for name in names:
             partition = log.partition(name)
@@ -86,7 +86,7 @@ class ForeignSource:
     def resolve(
         self, look: ForeignLook, places: Mapping[Name, Position | AtTime | AsOf | Kept], level: IsolationLevel
     ) -> Mapping[Name, Resolved | None]:
-        """Return positions. Those below the log's start are gone."""
+        """Return positions. A position below the log's start is lost."""
         return {of.name: self._resolved(of, places[of.name]) for of in look.partitions if of.name in places}
 
     def cut(
@@ -99,14 +99,16 @@ class ForeignSource:
         from_cut: bool = False,
         upward: bool = False,
     ) -> FoundCut:
-        """Return a cut as far as the format names transactions in the same way on each partition."""
+        """Return a cut, as far as the format names a transaction alike on each partition."""
         partitions, inside = look.partitions, inside or {}
         several = whole and len(partitions) > 1
         if several:
             ranges = [_without_rest(of, r, inside.get(of.name)) for of, r in zip(partitions, ranges, strict=True)]
         if upward:
             return FoundCut(raised(partitions, ranges))
-        ends, untold = lowered(partitions, ranges) if whole else ([reach.end for reach in ranges], None)
+        ends, untold = [reach.end for reach in ranges], None
+        if whole:
+            ends, untold = lowered(partitions, ranges, from_cut=from_cut)
         closed = [
             _with_last(of, end, inside.get(of.name), whole=several) for of, end in zip(partitions, ends, strict=True)
         ]
@@ -121,12 +123,12 @@ class ForeignSource:
         inside: Mapping[Name, Inside] | None = None,
         as_of_ends: bool = False,
     ) -> Sequence[Sequence[Piece]]:
-        """Return tasks of pieces, with the decisions that each needs."""
+        """Return tasks of pieces; each piece has the decisions that it needs."""
         return pieces_of(wanted, request, inside or {}, as_of_ends=as_of_ends)
 
     def read(self, columns: pa.Schema, request: ReadRequest, decisions: int) -> PieceReader:
-        """Return what reads pieces, of the log as it was looked at last."""
-        from txn_source.foreign.reading.reader import PieceReader  # a process that only plans needs none
+        """Return a reader of pieces, over the files of the last look."""
+        from txn_source.foreign.reading.reader import PieceReader  # a process that only plans doesn't load it
 
         return PieceReader(self._target, columns, request, self._log)
 
@@ -150,7 +152,7 @@ class ForeignSource:
         return None if found is None else Resolved(max(found, of.bounds.log_start))
 
     def _there(self, of: SeenPartition, at: Position) -> Resolved:
-        """Return a position if the partition has it, or where the log begins if it was below that."""
+        """Return a position that the partition has, or the log's start for a lost one below it."""
         start, end, asked = map(self._target.rules.shown, (of.bounds.log_start, of.bounds.log_end, at))
         if at > of.bounds.log_end or at.entry_id < 0:
             raise OutOfRangeError(
@@ -167,22 +169,23 @@ class ForeignSource:
 
 
 def _without_rest(of: SeenPartition, reach: PositionRange, end: MessageId | None) -> PositionRange:
-    """Return a range with the entry inside which it ends if no message of the entry lies at or behind that end."""
+    """Return a range that includes its last entry, if no message of this entry lies at or behind the end inside it."""
     if end is None:
         return reach
     entry = PositionRange(end.position, end.position.plus(1))
     try:
         messages = of.partition.take(entry, _ALL, _ALL).rows
-    except (DataLossError, SegmentUnreadableError):  # who reads the entry says so
+    except (DataLossError, SegmentUnreadableError):  # the reader of the entry reports that
         return reach
     return reach if end.batch_index < messages else PositionRange(reach.start, entry.end)
 
 
 def _with_last(of: SeenPartition, at: Position, end: MessageId | None, *, whole: bool) -> Position:
-    """Return an end behind the entry inside which a range ends, if it wasn't lowered below that.
+    """Return the end behind an entry inside which a range ends, unless the range was lowered further.
 
-    With ``whole`` a transaction is seen whole or not at all. One that reaches into the entry from before has lowered
-    the range, or reaches over its start; one that begins with the entry is left out.
+    With ``whole`` a reader sees a transaction whole or not at all. A transaction that begins before the entry and
+    reaches into it has lowered the range already, or begins before its start; one that begins with the entry is left
+    out here.
     """
     if end is None or at != end.position:
         return at

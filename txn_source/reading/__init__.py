@@ -1,1 +1,1 @@
-"""Reading logs, whoever wrote them: what is to be read, up to where, and in which parts. A log is a ``LogSource``."""
+"""Planning of reads, for batches and streams, over any log: our own, Kafka's, Pulsar's. A log is a ``LogSource``."""

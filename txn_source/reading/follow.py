@@ -1,4 +1,4 @@
-"""Reading topics from where the last read stopped, as ``txnlog consume --follow`` and readers do."""
+"""Reading topics again and again, each time from the last read's end, for ``txnlog consume --follow`` and readers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from txn_source.reading.request import ReadRequest, Selection
 
 
 class Follower(Generic[L]):
-    """A place in topics that moves on with each read. Where it stands is the next position to read, inclusive.
+    """A place in topics that moves on with each read.
 
     Args:
-        source: the log, which is looked at anew each time.
-        selection: what is read of it; partitions that are added meanwhile are read from their start.
-        request: where the first read begins, and where each ends.
-        columns: returns those that are read of what was looked at.
-        count: returns how many messages a read will have, if that can be known before.
+        source: the log.
+        selection: its topics; partitions that are added later are read from their start.
+        request: the start of the first read, and the end of each.
+        columns: returns the columns of a read.
+        count: returns the number of messages of a read in advance; None: the log can't tell.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class Follower(Generic[L]):
         self._count = count
 
     def read(self, expect: Callable[[int], object] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield what is there now and was not yielded before, partition after partition.
+        """Yield the messages that were not yielded before, partition after partition.
 
-        ``expect`` is told first how many messages that are, if it can be known.
+        ``expect`` gets their number first, if the log can tell it.
         """
         look, request = self._source.look(self._selection), self._request
         if all(request.start.points.get(p.name) == p.bounds.upper(request.isolation_level) for p in look.partitions):
@@ -54,7 +54,7 @@ class Follower(Generic[L]):
         points: dict[Name, Place | str] = {}
         for name, reach in planned.ranges:
             begin = request.start.inside(name)
-            # A message at which the first read begins waits until its entry can be read.
+            # A start inside an entry is kept until the entry can be read.
             waits = isinstance(begin, MessageId) and begin.position == reach.end
             points[name] = begin if waits and begin is not None else reach.end
         self._request = replace(request, start=Side(EARLIEST, points))

@@ -1,8 +1,8 @@
-"""How much one batch of a stream takes: limits by messages, by bytes, and by offsets where positions are numbers.
+"""Limits of one batch of a stream: by messages, by bytes, and by offsets where positions are numbers.
 
-Messages are those that a reader of the level sees; of others' logs those that are stored, which is all that counting
-them can tell. All limits are soft: they end a batch behind an entry, or a message that has a position of its own, and
-one is always taken.
+On our own log, limits count the messages that a reader of the level sees; on others' logs they count stored messages,
+aborted ones included. Limits are soft: a batch ends behind an entry (behind a message, if messages have positions),
+and takes one at least.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from txn_source.reading.log_source import Rows
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """Of one batch: at most so many messages, bytes and offsets; at least so many messages and offsets, unless
-    ``max_delay_s`` have passed since the last batch. None: no limit."""
+    """The most messages, bytes and offsets of a batch, and the fewest messages and offsets. For these a batch waits
+    up to ``max_delay_s`` seconds after the last one. None: no limit."""
 
     max_messages: int | None = None
     max_bytes: int | None = None
@@ -31,12 +31,12 @@ class StreamLimits:
 
     @property
     def limited(self) -> bool:
-        """True if a batch may end before everything was taken."""
+        """True if a batch may end before the log does."""
         return not (self.max_offsets is None and self.max_messages is None and self.max_bytes is None)
 
     @property
     def patient(self) -> bool:
-        """True if a batch may have to wait for more."""
+        """True if a batch may wait for more messages."""
         return not (self.min_offsets is None and self.min_messages is None)
 
 
@@ -61,9 +61,9 @@ def admit(
 
 
 def by_offsets(starts: Sequence[Position], tops: Sequence[Position], most: int) -> list[Position]:
-    """Return ends that take at most about so many offsets, of each partition in proportion to what it has.
+    """Return ends that take about so many offsets at most, from each partition in proportion to what it has.
 
-    As Kafka's own connector does it: no share is rounded down to nothing.
+    Kafka's own connector rounds in the same way: no share is rounded down to 0.
     """
     sizes = [top.key - start.key for start, top in zip(starts, tops, strict=True)]
     total = sum(sizes)
@@ -77,7 +77,7 @@ def by_offsets(starts: Sequence[Position], tops: Sequence[Position], most: int) 
 def too_few(
     rows: Rows, partitions: Sequence[Any], starts: Sequence[Position], tops: Sequence[Position], limits: StreamLimits
 ) -> bool:
-    """True if less lies between positions than a batch is to have at least."""
+    """True if fewer messages or offsets lie between positions than a batch must have."""
     ranges = [PositionRange(start, top) for start, top in zip(starts, tops, strict=True)]
     if limits.min_offsets is not None and sum(of.end.key - of.start.key for of in ranges) < limits.min_offsets:
         return True

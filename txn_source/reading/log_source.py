@@ -1,13 +1,13 @@
-"""What a log offers to whoever plans a read of it, and to who reads: six calls, for our own log and for others'.
+"""``LogSource``: the six calls by which reads of a log are planned and carried out, for our own log and for others'.
 
-1. ``look``: the partitions of a selection with their bounds, at one moment.
-2. ``resolve``: given places and times to positions.
-3. ``cut``: ends at which whole transactions are read.
-4. ``split``: the parts that tasks read.
-5. ``read``: the rows of such parts; how many they are; how far a number of messages reaches.
-6. ``describe``: how the log names partitions and positions.
+1. ``look`` returns the partitions of a selection with their bounds, all of one moment.
+2. ``resolve`` turns places and times into positions.
+3. ``cut`` moves the ends of ranges so that no transaction is cut in two.
+4. ``split`` divides ranges into tasks.
+5. ``read`` returns a reader of such tasks, which also measures how far a number of messages reaches.
+6. ``describe`` tells how the log names partitions and positions.
 
-Bounds, levels and what is visible are the model's; which files there are, and what an entry is, the log's.
+The model decides bounds, levels and visibility; the log knows its files and its entries.
 """
 
 from __future__ import annotations
@@ -41,95 +41,95 @@ class SourcePartition(Protocol):
 
     @property
     def identity(self) -> str | None:
-        """What tells the topic from another one of its name before or after it; None: nothing does, or needs to."""
+        """Distinguishes the topic from another one of the same name, earlier or later; None: unknown, or not needed."""
 
     def has_lost(self, at: Position) -> bool:
-        """True if messages are gone that lay at a position or behind it, below the log's start."""
+        """True if messages at or above a position, and below the log's start, are gone."""
 
     def trace(self, at: Position) -> Mapping[str, Any]:
-        """Return what a stream is to keep with a position that it has come to, as JSON; empty: nothing.
+        """Return facts that a checkpoint keeps beside a position, as JSON; empty: none.
 
-        ``end`` is ``log`` in it where nothing was left to read: if all files of the topic are gone then, none is lost.
+        ``"end": "log"`` says that nothing was left to read: if all files of the topic are gone later, nothing is lost.
         """
 
     def again(self, begin: Kept, end: Kept, level: IsolationLevel) -> tuple[PositionRange, list[str]]:
-        """Return what is still there of a batch that a stream has planned, and in words what isn't.
+        """Return the readable part of a batch that was planned before, and a text for each part that is gone.
 
         Args:
-            begin: where it begins; None: at the log's start, where the partition was new.
-            end: where it ends, exclusive.
-            level: at which it is read.
+            begin: the batch's start, inclusive; without a position: the log's start, where the partition was new.
+            end: the batch's end, exclusive.
+            level: the batch's isolation level.
         """
 
 
 class Look(Protocol):
-    """The partitions of a selection at one moment, in the order of the selection."""
+    """The partitions of a selection at one moment, in the selection's order."""
 
     @property
     def partitions(self) -> Sequence[Any]:
-        """A ``SourcePartition`` each; the log that made them knows more of them."""
+        """``SourcePartition`` values; the log that made them may give them further attributes."""
 
     @property
     def payload(self) -> pa.Schema:
-        """The columns that the topics have in common, or all that can be asked for."""
+        """The columns that all topics have, or all columns that a read can name."""
 
     @property
     def decisions(self) -> int:
-        """How many transactions had ended then, where the log counts them; else 0."""
+        """The number of transactions that had ended at that moment; 0 if the log doesn't count them."""
 
     @property
     def identity(self) -> str | None:
-        """What tells the log from another one that lies there before or after it; None: nothing does."""
+        """Distinguishes the log from another one at the same place, earlier or later; None: unknown."""
 
 
 L = TypeVar("L", bound=Look)
 Task = Sequence[Any]
-"""Parts that one task reads, in order: small values, which can be pickled. Their log knows what they are."""
+"""Parts that one task reads, in order: small values that can be pickled, of a type of the log's own."""
 
 
 class OffsetText(Protocol):
-    """How a checkpoint has an offset."""
+    """The text of offsets in checkpoints."""
 
     def to_json(self, offset: StreamOffset) -> dict[str, Any]:
-        """Return the offset as a checkpoint keeps it."""
+        """Return an offset as JSON."""
 
     def from_json(self, value: Any) -> StreamOffset:
-        """Return the offset that a checkpoint holds, or raise INVALID_ARGUMENT."""
+        """Return the offset that JSON of a checkpoint names, or raise INVALID_ARGUMENT."""
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """How a kind of log names things."""
+    """Names of partitions and positions in a kind of log."""
 
     kind: str
     """``txnlog``, ``kafka``, ``pulsar``."""
     label: Callable[[Name], str]
     """Returns a partition's name for people."""
     shown: Callable[[Place], int | str]
-    """Returns a place as texts have it: Kafka's positions are numbers."""
+    """Returns a place as text, or as the number that it is in Kafka."""
     offsets: OffsetText
-    """How checkpoints have the offsets of streams."""
+    """The text of stream offsets in checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A position that somebody's place stands for."""
+    """The position that a place names."""
 
     position: Position
     lost: TxnLogError | None = None
-    """What lies before it and was asked for is gone: what to raise, unless the read goes on without it."""
+    """The error to raise because messages before the position are gone, unless the read goes on without them."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundCut:
-    """Ends at a cut, in the order of the partitions, and what the log can't promise of them."""
+    """Ends at a cut, in the order of the partitions; ``untold``: the promise that the log can't keep, or None."""
 
     ends: list[Position]
     untold: str | None = None
 
 
 def lost(label: str, happened: str) -> DataLossError:
-    """Return what a stream raises that can't go on without leaving something out."""
+    """Return the error of a stream that can only go on by leaving messages out."""
     return DataLossError(
         f"{label} {happened}.",
         'Begin a new query with a new checkpoint, or set .option("failOnDataLoss", "false") to go on without.',
@@ -137,41 +137,40 @@ def lost(label: str, happened: str) -> DataLossError:
 
 
 class Rows(Protocol):
-    """Reads parts of a log in one way."""
+    """Reads parts of a log, at one level and with one choice of columns."""
 
     @property
     def copies_read(self) -> CopiesRead | None:
-        """Which copies were taken so far; None where the log doesn't tell its copies apart."""
+        """The copies that were read so far; None if the log has no tiers."""
 
     def read(self, parts: Iterable[Any], /) -> Iterator[pa.RecordBatch]:
         """Yield the rows that the level shows, in the order of the parts."""
 
     def take(self, of: Any, within: PositionRange, messages: int, size: int) -> tuple[Position, int, int]:
-        """Return where so many messages or bytes of a partition end at most, at least one entry, and how many of both
-        lie before it."""
+        """Return the end of the longest beginning of a range that has at most so many messages and bytes, but one entry
+        at least; and how many messages and bytes it has."""
 
 
 class LogSource(Protocol[L]):
-    """A log that is read. ``L`` is how it looks at itself."""
+    """A log that is read. ``L`` is the type of its looks."""
 
     def describe(self) -> Description:
-        """Return how it names things."""
+        """Return the names that the log uses."""
 
     def look(self, of: Selection | L) -> L:
-        """Return the partitions that a selection takes, or the very same ones of an earlier look, as they are now.
+        """Return the partitions of a selection, or those of an earlier look, with their present bounds.
 
         Raises:
-            TopicNotFoundError: there is no such topic or partition, or it was made anew.
+            TopicNotFoundError: a topic or partition doesn't exist, or was deleted and made again.
         """
 
     def resolve(
         self, look: L, places: Mapping[Name, Position | AtTime | AsOf | Kept], level: IsolationLevel
     ) -> Mapping[Name, Resolved | None]:
-        """Return the positions that places stand for to a reader of a level, of those partitions that have one; None:
-        it sees no message of that time yet.
+        """Return the position of each place for a reader of a level; None: it sees no message of that time yet.
 
         Raises:
-            OutOfRangeError: a position at which no reader can ever stand, or a time before a topic was made.
+            OutOfRangeError: a position that the partition never had, or a time before a topic was made.
         """
 
     def cut(
@@ -186,15 +185,15 @@ class LogSource(Protocol[L]):
     ) -> FoundCut:
         """Return the largest cut at or below the ends of ranges, but not below their starts.
 
-        Every transaction that lies wholly at or above the starts is then seen whole, or not at all.
+        A reader then sees each transaction that lies wholly at or above the starts whole, or not at all.
 
         Args:
             look: the partitions.
-            ranges: what is to be read of each.
-            inside: the messages before which ranges are to end inside of entries. The ranges end before these entries;
-                their ends at a cut are behind them, unless a transaction begins there.
-            whole: False: no cut is wanted, only the entries of ``inside``.
-            from_cut: the starts are a cut, too.
+            ranges: the range of each partition.
+            inside: messages inside entries before which ranges are to end. The given ranges end before these entries;
+                the returned ends lie behind them, unless a transaction begins there.
+            whole: False: move no end to a cut, only behind the entries of ``inside``.
+            from_cut: the starts are a cut, too, so that one partition alone can be cut.
             upward: return the smallest cut at or above the ends instead; the starts are a cut.
         """
 
@@ -207,14 +206,14 @@ class LogSource(Protocol[L]):
         inside: Mapping[Name, Inside] | None = None,
         as_of_ends: bool = False,
     ) -> Sequence[Task]:
-        """Return tasks that read ranges of partitions of a look, which lie below the level's bound.
+        """Return tasks that read ranges of a look's partitions; the ranges lie below the level's bound.
 
-        With ``as_of_ends`` transactions have the status that they had when the log ended where the ranges do, where the
-        log doesn't count its decisions.
+        ``as_of_ends`` gives transactions the status that they had when the log ended at the ranges' ends; a log that
+        counts its decisions ignores it.
 
         Raises:
             DataLossError: a part of a range is gone. ``fail_on_data_loss=False`` leaves it out, with a warning.
         """
 
     def read(self, columns: pa.Schema, request: ReadRequest, decisions: int) -> Rows:
-        """Return what reads tasks, with the decisions that their look knew."""
+        """Return a reader of tasks, which knows the decisions of their look."""

@@ -1,6 +1,6 @@
-"""The options of reads that all kinds of logs have: their names, and what they mean.
+"""The options of reads that all kinds of logs have: their names and their parsers.
 
-What a kind of log has besides, and how it writes places, its own module of options says.
+Further options of one kind of log, and its form of places, stand in its own module.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ READ = (
     "maxPartitionBytes",
     "failOnDataLoss",
 )
-"""Of any read."""
+"""Options of any read."""
 BATCH_ONLY = ("endingOffsets", "endingTimestamp")
 STREAM_ONLY = ("maxMessagesPerTrigger", "maxBytesPerTrigger", "minMessagesPerTrigger", "maxTriggerDelay")
 _NOTHING = {"starting": LATEST, "ending": EARLIEST}
-"""Where a batch that starts, or ends, there has nothing."""
+"""A batch with this start, or this end, has no rows."""
 
 
 def selection_of(options: Mapping[str, str]) -> Selection:
-    """Return what ``topic``, ``topics`` or ``topicsPattern`` name; exactly one must be given.
+    """Return the selection that ``topic``, ``topics`` or ``topicsPattern`` names; exactly one must be given.
 
     Args:
         options: by lower-case names.
@@ -55,13 +55,13 @@ def selection_of(options: Mapping[str, str]) -> Selection:
 
 
 def side_of(options: Mapping[str, str], which: str, default: str, parse: Callable[[Any, str], Side]) -> Side:
-    """Return where a read starts (``starting``) or ends (``ending``).
+    """Return the start (``starting``) or the end (``ending``) of a read.
 
     Args:
         options: by lower-case names.
-        which: the side.
-        default: where it is if no option says it.
-        parse: reads a place as the log writes it.
+        which: ``starting`` or ``ending``.
+        default: ``earliest`` or ``latest``, if no option is given.
+        parse: reads a place in the log's form.
     """
     given = offsets_or_time(options, which)
     if given is None:
@@ -73,7 +73,7 @@ def side_of(options: Mapping[str, str], which: str, default: str, parse: Callabl
 
 
 def check_side(side: Side, which: str, default: str) -> None:
-    """Refuse a side of a batch that would leave nothing to read; a stream's default is where nothing is yet."""
+    """Refuse a side of a batch that leaves no rows. A stream may start at ``latest``, its default."""
     if default != _NOTHING[which] and side == Side(_NOTHING[which]):
         raise InvalidArgumentError(
             f"'{which}Offsets' can't be {_NOTHING[which]!r} in a batch query: it would read nothing.",
@@ -82,7 +82,7 @@ def check_side(side: Side, which: str, default: str) -> None:
 
 
 def request_of(given: GivenOptions, start: Side, end: Side) -> ReadRequest:
-    """Return how to read between two sides."""
+    """Return the request to read between two sides."""
     return ReadRequest(
         isolation_level=given.optional("isolationLevel", IsolationLevel.parse) or IsolationLevel.READ_COMMITTED,
         start=start,
@@ -95,10 +95,10 @@ def request_of(given: GivenOptions, start: Side, end: Side) -> ReadRequest:
 
 
 def limits_of(given: GivenOptions, *, bare_ms: bool = False) -> StreamLimits:
-    """Return how much a stream's batch takes; ``bare_ms``: a delay without a unit is milliseconds, as for Kafka's.
+    """Return the limits of a stream's batches; ``bare_ms``: a delay without a unit is milliseconds, as in Kafka.
 
     Raises:
-        InvalidArgumentError: one that can't be, or they contradict each other.
+        InvalidArgumentError: a value that isn't a limit, or limits that contradict each other.
     """
     limits = StreamLimits(
         given.optional("maxMessagesPerTrigger", positive),

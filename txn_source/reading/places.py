@@ -1,7 +1,7 @@
-"""Places in a log: where a read begins or ends, and the cuts that several reads share.
+"""Places in a log: the starts and ends of reads, and the cuts that several reads share.
 
-A log names a partition by its topic, as that log has topics, and a number. A position is inclusive as a start and
-exclusive as an end.
+A partition is named by its topic, in the log's own form, and a number. A place is inclusive as a start and exclusive as
+an end.
 """
 
 from __future__ import annotations
@@ -19,60 +19,60 @@ from txn_source.model.units import format_count
 from txn_source.model.values import dataclass
 
 Name = tuple[Any, int]
-"""A partition: its topic and its number; -1 is that of a topic without partitions."""
+"""A partition: its topic and its number, -1 if the topic has no partitions."""
 Place = Position | MessageId
-"""An entry, or a message inside of one."""
+"""An entry, or a message inside one."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first message of a time or a later one; of our own log that is the publish time."""
+    """The first message at or after a time; on our own log, of the publish time."""
 
     us: int
     """Microseconds since 1970."""
     must_match: bool = False
-    """It is an error if there is none; else that stands for the end."""
+    """True: it is an error if there is no such message. False: the place is then the end."""
 
     @property
     def ms(self) -> int:
-        """In whole milliseconds, rounded up: what is at or after it is at or after the time."""
+        """The time in milliseconds, rounded up, so that no earlier message is included."""
         return -(-self.us // 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """Where read_committed ended at a time."""
+    """The end of read_committed at a time."""
 
     us: int
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Where a stream has come to on a partition, as its checkpoint tells it."""
+    """The progress of a stream on a partition, as its checkpoint has it."""
 
     position: Position | None
-    """None: it has others, and this one is new."""
+    """The next position to read; None: the partition is new to the query."""
     identity: str | None = None
-    """What told the topic from others of its name; None: nothing did."""
+    """Distinguishes the topic from others of its name; None: unknown."""
     trace: Mapping[str, Any] = field(default_factory=dict)
-    """What the partition noted of what lies below the position."""
+    """``SourcePartition.trace`` of the position."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The same moment of several topics: up to where a reader of a level could read all of their partitions.
+    """One moment of several topics: the end of a read of all their partitions at an isolation level.
 
-    At read_committed every transaction is wholly below it or wholly above it, as far as the log tells which ones are
-    one. ``scan`` takes it as start or end, and Spark takes its text as ``startingOffsets`` or ``endingOffsets``, for
-    reads of any of its topics.
+    At read_committed each transaction is wholly below it or wholly above it, as far as the log tells which entries
+    belong to one transaction. ``scan`` takes a cut as start or end, and Spark takes its text as ``startingOffsets`` or
+    ``endingOffsets``, for reads of any of its topics.
     """
 
     positions: Mapping[Name, Position]
     isolation_level: IsolationLevel
     starts: Mapping[Name, Position] = field(default_factory=dict, repr=False, compare=False)
-    """Where the partitions began then. Its text doesn't say it."""
+    """The log's start on each partition at that moment; the text leaves it out."""
     shown: Callable[[Place], int | str] = field(default=str, repr=False, compare=False)
-    """Returns a position as the log's text has it."""
+    """Returns a position as text, or as the number that it is in Kafka."""
 
     def json(self) -> str:
         """Return the cut as text, ``{"level": "read_committed", "positions": {"orders": {"0": "12:40"}}}``."""
@@ -88,31 +88,31 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a read. Of what says something about a partition its own point counts, then its own time."""
+    """One side of a read: start or end. On each partition its own point counts first, then its own time."""
 
     everywhere: str
-    """``earliest`` or ``latest``: where partitions are that nothing else speaks of."""
+    """``earliest`` or ``latest``, for partitions without a point or a time."""
     points: Mapping[Name, Place | str] = field(default_factory=dict)
-    """Places, or one of these words."""
+    """Places, ``earliest`` or ``latest``."""
     time_us: int | None = None
-    """Of all partitions without a point or a time of their own, as ``AtTime``."""
+    """For partitions without a point or a time of their own; see ``AtTime``."""
     times_us: Mapping[Name, int] = field(default_factory=dict)
     bare: Place | None = None
-    """A place whose partition isn't named: allowed if just one is read."""
+    """A place without a partition: allowed if the read has one partition."""
     cut: IsolationLevel | None = None
-    """The level of the cut that the points are: they may name what isn't read, and must name all that is."""
+    """The points are a cut of this level: they must name all partitions of the read, and may name others."""
     complete: bool = False
-    """All partitions must be named, as Kafka's connector wants it."""
+    """True: the points must name all partitions, as Kafka's connector demands."""
     must_match: bool = False
-    """A time behind all messages is an error."""
+    """True: a time after all messages is an error."""
 
     @classmethod
     def parse(cls, value: Any, default: str, grammar: PlaceText) -> Side:
-        """Return the side that a value means.
+        """Return the side that a value names.
 
         Args:
-            value: None, a ``Side``, a ``Cut``, or what the log's grammar reads.
-            default: what None, and partitions that aren't named, stand for.
+            value: None, a ``Side``, a ``Cut``, or a value that the grammar reads.
+            default: ``earliest`` or ``latest``, for None and for partitions that aren't named.
             grammar: the log's.
         """
         match value:
@@ -127,7 +127,7 @@ class Side:
         return cls(said.everywhere or default, said.points, said.publish_time_us, bare=said.bare, cut=cut)
 
     def at(self, name: Name) -> Place | AtTime | str:
-        """Return where the side is on a partition."""
+        """Return the side's place on a partition."""
         point = self.points.get(name, self.bare)
         if point is not None:
             return point
@@ -135,33 +135,33 @@ class Side:
         return self.everywhere if time_us is None else AtTime(time_us, self.must_match)
 
     def inside(self, name: Name) -> MessageId | None:
-        """Return the message at which the side is on a partition; None: it is between entries."""
+        """Return the side's message on a partition; None: the side lies between entries."""
         point = self.points.get(name, self.bare)
         return point if isinstance(point, MessageId) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """Where a range begins and ends if that is inside an entry, which it then has in part.
+    """The start and end of a range inside entries, of which the range then has a part.
 
     Ids are compared by entry and index; a message that is alone in its entry has index 0. None: between entries.
     """
 
     start: MessageId | None = None
-    """The first message, inclusive. The range has its entry."""
+    """The first message, inclusive; the range includes its entry."""
     end: MessageId | None = None
-    """The last one, exclusive. The range has its entry, or ends before it."""
+    """The end, exclusive; the range includes its entry, or ends before it."""
 
 
 def by_topic(
     places: Mapping[Name, Position] | Mapping[Name, MessageId] | Mapping[Name, Place],
     shown: Callable[[Place], int | str] = str,
 ) -> dict[str, dict[str, int | str]]:
-    """Return places as JSON has them, ``{"orders": {"0": "12:40"}}``, sorted; a message at its entry's begin is that.
+    """Return places in the form ``{"orders": {"0": "12:40"}}``, sorted; an entry's first message becomes the entry.
 
     Args:
         places: by partition.
-        shown: returns a place as the log's text has it.
+        shown: returns a place as text, or as the number that it is in Kafka.
     """
     topics: dict[str, dict[str, int | str]] = {}
     for (topic, index), at in sorted(places.items()):

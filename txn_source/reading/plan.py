@@ -1,12 +1,12 @@
-"""Planning a read: which partitions, up to which bounds, in which tasks.
+"""Planning a batch read: partitions, ranges, tasks.
 
 1. Look: the bounds of all partitions, at one moment.
 2. Range: each partition's ``[start, end)``, cut off at the isolation level's bound, and for read_committed lowered to
    a consistent cut over all partitions of the read, as far as the log tells its transactions apart.
 3. Tasks: parts of about as many bytes as a task is to have.
 
-A plan is pinned: its parts carry positions, and it says how many decisions were made, so that whoever reads it, and
-reads it again, gets the same rows.
+A plan is pinned: its parts carry positions, and the plan carries the number of decisions, so that reading it again
+gives the same rows.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from txn_source.reading.request import ReadRequest
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _LOOKS_MAX = 5
-"""How often a plan that may leave out what is gone looks again, if that has happened while it was made."""
+"""Looks at most for a plan that may leave lost messages out, if messages are trimmed while it is made."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """The tasks of a read, and what they need to be read the same way again."""
+    """The tasks of a read, and all that makes reading them repeatable."""
 
     tasks: Sequence[Task]
     ranges: Sequence[tuple[Name, PositionRange]]
-    """What is read of each partition; those are left out of which it is nothing by the request's own ranges."""
+    """The range of each partition; partitions that the request's own ranges don't name are left out."""
     request: ReadRequest
-    """As tasks need it."""
+    """The request, without the sides that the ranges replace."""
     decisions: int
     look: Look
-    """What was planned with."""
+    """The look that the plan was made of."""
 
     @property
     def payload(self) -> pa.Schema:
-        """The columns that the topics have in common, or all that can be asked for."""
+        """The columns that all topics have, or all columns that a read can name."""
         return self.look.payload
 
     @property
@@ -55,19 +55,21 @@ class ReadPlan:
         return [part for task in self.tasks for part in task]
 
     def reader(self, source: LogSource[Any], columns: pa.Schema) -> Rows:
-        """Return what reads the tasks of the log that was planned."""
+        """Return a reader of the tasks."""
         return source.read(columns, self.request, self.decisions)
 
 
 def plan(source: LogSource[L], look: L, request: ReadRequest, told: Callable[[str | None], object] = tell) -> ReadPlan:
-    """Return the tasks that read what was looked at as requested; ``told`` is given what the cut can't promise.
+    """Return a plan that reads the partitions of a look as requested.
+
+    ``told`` gets the promise that the cut can't keep, or None.
 
     Raises:
-        DataLossError: what was to be read was trimmed, or its topic deleted, since it was looked at.
-            ``fail_on_data_loss=False`` leaves it out, with a warning.
+        DataLossError: messages of a range were trimmed, or a topic deleted, since the look.
+            ``fail_on_data_loss=False`` leaves them out, with a warning.
         TopicNotFoundError: a topic was deleted since then, whatever ``fail_on_data_loss`` says.
         InvalidArgumentError, OutOfRangeError: as ``ranges_of``.
-        SegmentUnreadableError: what bounds or aborted transactions follow from is damaged.
+        SegmentUnreadableError: a file that bounds or aborted transactions follow from is damaged.
     """
 
     def make(look: L) -> ReadPlan:
@@ -81,7 +83,7 @@ def plan(source: LogSource[L], look: L, request: ReadRequest, told: Callable[[st
 
 
 def looked_at(source: LogSource[L], look: L, request: ReadRequest, make: Callable[[L], T]) -> T:
-    """Return what is made of a look, taken again where the request doesn't mind that something is gone."""
+    """Return the result of ``make``; look again if messages are gone and the request allows that."""
     for _ in range(0 if request.fail_on_data_loss else _LOOKS_MAX):
         try:
             return make(look)

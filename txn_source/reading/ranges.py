@@ -1,4 +1,4 @@
-"""The range of each partition of a read: from the places that were asked for to positions, and to a cut."""
+"""The range of each partition of a read: places become positions, and ends are lowered to a cut."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from txn_source.reading.request import ReadRequest, Selection
 
 _log = logging.getLogger(__name__)
 _LOOKS_MAX = 5
-"""How often a cut looks again if something is trimmed while it is made."""
+"""Looks at most for a cut, if messages are trimmed while it is made."""
 _NAMED = 8
 _FROM_EARLIEST = Side(EARLIEST)
 
 
 def tell(untold: str | None) -> None:
-    """Warn of what a cut can't promise."""
+    """Log the promise that a cut can't keep; None: it keeps all."""
     if untold is not None:
         _log.warning("no consistent cut: %s (consistentCut)", untold)
 
@@ -33,12 +33,12 @@ def ranges_of(
 ) -> list[PositionRange]:
     """Return the range of each partition that a request reads, cut off at the level's bound or at a cut.
 
-    ``told`` is given what the cut can't promise.
+    ``told`` gets the promise that the cut can't keep, or None.
 
     Raises:
-        InvalidArgumentError: places of what isn't read, or not of all that is and must be named.
-        OutOfRangeError: one at which no reader can ever stand, or a time of which nothing is left.
-        DataLossError: what lies above a bound was trimmed while the cut was made, or something below it since it was.
+        InvalidArgumentError: a place of a partition that isn't read, or none of a partition that must be named.
+        OutOfRangeError: a position that a partition never had, or a time whose messages are all gone.
+        DataLossError: messages above a bound were trimmed while the cut was made, or messages below it afterwards.
     """
     _check_side(source, look, request.end, request.isolation_level)
     _check_began(source, look, request)
@@ -67,11 +67,11 @@ def ranges_of(
 def wanted_of(
     source: LogSource[L], look: L, request: ReadRequest, told: Callable[[str | None], object] = tell
 ) -> list[tuple[Any, PositionRange]]:
-    """Return what a request reads of which partitions: their ranges, or those that it gives itself.
+    """Return the partitions of a request with their ranges; the request may give these itself.
 
     Raises:
         OutOfRangeError, DataLossError: as ``ranges_of``.
-        InvalidArgumentError: as that, or it gives a range of what isn't read.
+        InvalidArgumentError: likewise, or the request gives a range of a partition that isn't read.
     """
     if request.ranges is None:
         return list(zip(look.partitions, ranges_of(source, look, request, told), strict=True))
@@ -89,13 +89,13 @@ def wanted_of(
 
 
 def positions_of(source: LogSource[L], look: L, side: Side, request: ReadRequest) -> list[Position]:
-    """Return where one side of a read is on each partition; of a message, the position of its entry."""
+    """Return the position of one side of a read on each partition; a message counts as its entry."""
     _check_side(source, look, side, request.isolation_level)
     return _resolved(source, look, {name: side.at(name) for name in _names(look)}, request)
 
 
 def cuts_of(source: LogSource[L], selection: Selection, levels: Sequence[IsolationLevel]) -> dict[IsolationLevel, Cut]:
-    """Return up to where a selection could be read now at each level, at one moment for all of them."""
+    """Return the cut of a selection at each level, all of one moment."""
     committed = IsolationLevel.READ_COMMITTED
     for left in range(_LOOKS_MAX, 0, -1):
         look = source.look(selection)
@@ -150,7 +150,7 @@ def _resolved(
 
 
 def _check_began(source: LogSource[L], look: L, request: ReadRequest) -> None:
-    """Raise DATA_LOSS if a partition that is read from its start has lost something since the read's cut was made."""
+    """Raise DATA_LOSS if a partition that is read from its start has lost messages since the read's cut was made."""
     if request.began is None or not request.fail_on_data_loss or request.start != _FROM_EARLIEST:
         return
     for of in look.partitions:
@@ -164,7 +164,7 @@ def _check_began(source: LogSource[L], look: L, request: ReadRequest) -> None:
 
 
 def _check_side(source: LogSource[L], look: L, side: Side, level: IsolationLevel) -> None:
-    """Refuse places of what isn't read, a place that doesn't say where, and a cut that isn't one of the read."""
+    """Refuse a place of a partition that isn't read, one without a partition, and a cut of another read or level."""
     label, shown, known = source.describe().label, source.describe().shown, set(_names(look))
     named = [*side.points, *side.times_us]
     if side.bare is not None and len(known) != 1:
@@ -197,6 +197,6 @@ def _check_side(source: LogSource[L], look: L, side: Side, level: IsolationLevel
 
 
 def ending(starts: Sequence[PositionRange | Position], ends: Sequence[Position]) -> list[PositionRange]:
-    """Return ranges that begin where some others do, or at positions, and end elsewhere."""
+    """Return ranges with the given ends that begin at positions, or where other ranges begin."""
     firsts = (start.start if isinstance(start, PositionRange) else start for start in starts)
     return [PositionRange(first, end) for first, end in zip(firsts, ends, strict=True)]

@@ -1,4 +1,4 @@
-"""What is to be read of a log, and how."""
+"""The topics of a read, and how to read them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _FROM_EARLIEST, _TO_LATEST = Side(EARLIEST), Side(LATEST)
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which topics are read: exactly one of the first three is given."""
+    """The topics of a read: exactly one of the first three fields is given."""
 
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
     """A regular expression that the whole name matches; topics that come to match it are read, too."""
     partitions: tuple[Name, ...] | None = None
     several: bool = True
-    """By how they are named: what columns there are must not depend on how many topics match."""
+    """True if a list or a pattern names the topics, even if only one exists: the columns must not depend on that."""
     if_there: bool = False
-    """What isn't there is left out, and is no error."""
+    """True: a topic that doesn't exist is left out. False: it is an error."""
     columns: Sequence[str] | None = None
-    """Payload columns that suffice, where topics have different ones; None: they must have the same."""
+    """The payload columns that must be the same in all topics; None: all of them."""
 
     @classmethod
     def of(cls, topics: str | Sequence[str], columns: Sequence[str] | None = None) -> Selection:
@@ -46,7 +46,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """How to read a selection. What only our own log has is refused among the options of others."""
+    """How to read a selection."""
 
     isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED
     start: Side = _FROM_EARLIEST
@@ -58,29 +58,29 @@ class ReadRequest:
     read_priority: ReadPriority | None = None
     """None: each topic's own."""
     as_of_us: int | None = None
-    """End where read_committed would have ended at this time, instead of at ``end``."""
+    """End where read_committed ended at this time (microseconds since 1970), instead of at ``end``."""
     began: Side | None = None
-    """Where partitions began when ``end`` was made for several reads; None: there are no others."""
+    """The starts of partitions when ``end`` was made, if several reads share it; None: they don't."""
     ranges: Ranges | None = None
-    """Just these ranges of partitions, in place of ``start``, ``end`` and ``as_of_us``, and without a cut of them: they
-    are parts of one that was made before."""
+    """Read these ranges, in place of ``start``, ``end`` and ``as_of_us``, and without a cut: they are parts of a read
+    that was cut before."""
     filters: Filters = _NO_FILTERS
     """Rows for which one of these isn't true may be left out."""
     limit: int | None = None
-    """So many rows suffice, any of those that are read; None: all are wanted."""
+    """This many rows suffice, whichever they are; None: all rows."""
 
     @property
     def cuts(self) -> bool:
-        """True if a read of several partitions is to end at a cut."""
+        """True if the read must end at a cut."""
         return self.consistent_cut and self.isolation_level is IsolationLevel.READ_COMMITTED
 
     def inside(self, name: Name) -> Inside | None:
-        """Return where a partition's range begins or ends inside an entry; None: it does neither."""
+        """Return the start and end of a partition's range inside entries; None: both lie between entries."""
         start, end = self.start.inside(name), self.end.inside(name)
         return None if start is None and end is None else Inside(start, end)
 
     def pinned(self) -> ReadRequest:
-        """Return what a task needs of it: it has ranges of its own."""
+        """Return the request for tasks, which have ranges of their own."""
         return replace(self, start=_FROM_EARLIEST, end=_TO_LATEST, as_of_us=None, began=None, ranges=None)
 
 
@@ -99,7 +99,7 @@ def parse_ranges(text: str) -> Ranges:
 
 
 def check_as_of(level: IsolationLevel, has_end: bool) -> None:
-    """Raise INVALID_ARGUMENT for a read as of a time that has another end, or shows what wasn't committed."""
+    """Raise INVALID_ARGUMENT for a read as of a time that has another end, or is read_uncommitted."""
     if level is not IsolationLevel.READ_COMMITTED or has_end:
         what = "has an end of its own" if has_end else f"is {level}"
         raise InvalidArgumentError(

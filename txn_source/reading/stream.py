@@ -1,12 +1,11 @@
-"""Reading a log batch by batch: what a streaming query asks of its source, without Spark.
+"""Reading a log batch by batch: the calls of a streaming query, without Spark.
 
-1. ``initial`` says where to begin.
-2. ``latest`` says how far the next batch goes: up to the level's bounds or to its limits, at a consistent cut as far as
-   the log tells one. What one batch ends with is what the next one begins with, so no transaction is ever cut in two
-   between batches either.
-3. ``plan`` divides a batch into tasks. It depends on the two offsets alone, whenever it is asked again.
+1. ``initial`` returns the offset of a new query's start.
+2. ``latest`` returns the end of the next batch: the level's bounds or the batch's limits, lowered to a consistent cut
+   as far as the log tells one. The next batch starts there, so batches cut no transaction in two either.
+3. ``plan`` divides a batch into tasks. The result depends on the two offsets alone, also when it is repeated.
 
-What a stream has to obey besides, such as a subscription, is its ``Guard``'s.
+A ``Guard`` has further rules of a stream, such as those of a subscription.
 """
 
 from __future__ import annotations
@@ -42,41 +41,41 @@ from txn_source.reading.stream_offset import StreamOffset, position_of
 
 _log = logging.getLogger(__name__)
 _LOOKS_MAX = 5
-"""How often a stream looks again whose topics are trimmed or deleted while it does."""
+"""Looks at most, if topics are trimmed or deleted meanwhile."""
 _ALL_FROM_HERE = Side(LATEST)
 
 
 class Guard(Protocol):
-    """What a stream has to obey besides its offsets."""
+    """Rules of a stream beyond its offsets."""
 
     def initial(self, first: Callable[[], StreamOffset]) -> StreamOffset:
-        """Return where a new query begins: there, or where its options say, which ``first`` returns."""
+        """Return the start of a new query: that of its options, which ``first`` returns, or another one."""
 
     def begin(self, start: StreamOffset) -> StreamOffset:
-        """Return where a batch begins behind an offset that the query has come to: there, or where it was moved."""
+        """Return the start of the batch after an offset: the offset itself, or where the query was moved."""
 
     def check_level(self, look: Any, start: StreamOffset, starts: Sequence[Position]) -> None:
-        """Raise INVALID_ARGUMENT if the stream can't go on from ``start`` at its level; ``starts`` are the positions
-        from where on it would."""
+        """Raise INVALID_ARGUMENT if the stream can't go on from ``start`` at its level; ``starts`` are its positions on
+        the look's partitions."""
 
     def marked(self, newest: StreamOffset) -> StreamOffset:
-        """Return how far the log could be read, as a batch that ended there would say it."""
+        """Return the newest offset in the form that a batch which ends there would have."""
 
     def waiting(self, look: Any) -> None:
-        """Note that there is nothing to read yet."""
+        """Handle that there is nothing to read yet."""
 
     def commit(self, end: StreamOffset) -> None:
-        """Note that what lies before an offset was processed."""
+        """Handle that everything before an offset was processed."""
 
 
 class KeepsLevel:
-    """The guard of streams over others' logs: they keep the level that they were begun with."""
+    """The guard of streams over others' logs: a query keeps the level that it began with."""
 
     def __init__(self, level: IsolationLevel) -> None:
         self._level = level
 
     def initial(self, first: Callable[[], StreamOffset]) -> StreamOffset:
-        """Return where the options say."""
+        """Return the start of the options."""
         return first()
 
     def begin(self, start: StreamOffset) -> StreamOffset:
@@ -97,22 +96,22 @@ class KeepsLevel:
         return newest
 
     def waiting(self, look: Any) -> None:
-        """Nothing needs to be noted."""
+        """Do nothing."""
 
     def commit(self, end: StreamOffset) -> None:
-        """Nothing is kept at the log: the checkpoint knows how far the query has come."""
+        """Do nothing: the checkpoint has the query's progress."""
 
 
 class Stream(Generic[L]):
-    """A streaming query's view of a log. It keeps nothing that a restart would miss.
+    """A streaming query's view of a log. A restart loses nothing that it keeps.
 
     Args:
         source: the log.
-        selection: what is read; topics and partitions that come to match are read from their beginning.
-        request: how; ``start`` counts for a new query only.
-        limits: of each batch.
-        guard: None: the stream keeps its level, and obeys nothing else.
-        clock: seconds, for ``max_delay_s``.
+        selection: its topics; topics and partitions that match later are read from their start.
+        request: how to read them; ``start`` counts for a new query only.
+        limits: the limits of each batch.
+        guard: further rules; None: the query keeps its level.
+        clock: returns seconds, for ``max_delay_s``.
     """
 
     def __init__(
@@ -138,33 +137,33 @@ class Stream(Generic[L]):
         self._untold: str | None = None
 
     def initial(self) -> StreamOffset:
-        """Return where a new query begins.
+        """Return the start of a new query.
 
-        ``latest`` begins at a cut. Positions and times are taken as they were given, also in the middle of a
-        transaction, whose rest is seen then. Whatever the start, every transaction that lies wholly at or above it
-        comes whole in one batch, where the log tells which ones are one.
+        ``latest`` starts at a cut. Positions and times are taken as they are given, also in the middle of a
+        transaction, whose rest is then shown. Each transaction that lies wholly at or above the start comes whole in
+        one batch, as far as the log tells which entries belong to one transaction.
         """
         return self._guard.initial(self._first)
 
     def newest(self) -> StreamOffset:
-        """Return how far the log could be read now."""
+        """Return the offset up to which the log can be read now."""
         for _ in range(_LOOKS_MAX):
             with suppress(DataLossError, TopicNotFoundError):  # nothing is read here: look again
                 return self._newest()
         return self._newest()
 
     def freeze(self) -> None:
-        """Never read further than one could now: the target of ``Trigger.AvailableNow``."""
+        """Never read beyond the present end: the target of ``Trigger.AvailableNow``."""
         self._frozen = self.newest()
 
     def latest(self, start: StreamOffset, *, limited: bool = True) -> StreamOffset:
-        """Return where the batch that begins at ``start`` ends; ``start`` itself if there is nothing to read yet.
+        """Return the end of the batch that starts at ``start``; ``start`` itself if there is nothing to read yet.
 
-        That follows from ``start``, the limits and what there is to read alone; time only decides, with a least number
-        of messages, if there is a batch now.
+        The end follows from ``start``, the limits and the log alone; with a least number of messages, time decides
+        whether there is a batch now.
 
         Raises:
-            DataLossError: what comes next is gone, or its topic was deleted.
+            DataLossError: the next messages are gone, or their topic was deleted.
             InvalidArgumentError: the checkpoint is of another log, or of a level at which the stream can't go on.
         """
         for _ in range(0 if self._request.fail_on_data_loss else _LOOKS_MAX):
@@ -180,11 +179,11 @@ class Stream(Generic[L]):
     def plan(self, start: StreamOffset, end: StreamOffset) -> ReadPlan:
         """Return the tasks of the batch between two offsets.
 
-        It is read at the level that it was planned with. One whose offset doesn't tell it has the stream's.
+        The batch is read at the level of its offset, or at the stream's level if the offset has none.
 
         Raises:
-            DataLossError: a part of the batch is gone, or its topic was deleted, or the query doesn't take that.
-            InvalidArgumentError: the offsets are of another log; or one doesn't tell its level, which must have been
+            DataLossError: a part of the batch is gone, its topic was deleted, or the query no longer takes the topic.
+            InvalidArgumentError: the offsets are of another log; or an offset without a level can only be one of
                 read_uncommitted.
         """
         request = self._request if end.level is None else replace(self._request, isolation_level=end.level)
@@ -212,14 +211,14 @@ class Stream(Generic[L]):
                 wanted.append((of, reach))
             if isinstance(begin, MessageId):
                 inside[name] = Inside(begin)
-        # Where a batch of read_uncommitted ended, some transactions were decided later than its decisions tell.
+        # A batch of read_uncommitted ends above transactions that its count of decisions doesn't have yet.
         decisions = look.decisions if end.level is None else end.decisions
         as_of_ends = request.isolation_level is IsolationLevel.READ_UNCOMMITTED
         tasks = self._source.split(look, wanted, request, inside=inside, as_of_ends=as_of_ends)
         return ReadPlan(tasks, [(of.name, reach) for of, reach in wanted], request.pinned(), decisions, look)
 
     def commit(self, end: StreamOffset) -> None:
-        """Note that a batch was processed."""
+        """Handle that a batch was processed."""
         self._guard.commit(end)
 
     def _first(self) -> StreamOffset:
@@ -256,7 +255,7 @@ class Stream(Generic[L]):
         if limits.limited and tops != starts:
             ends, turn = admit(self._rows, look.partitions, starts, tops, limits, turn)
             ends = self._at_cut(look, starts, ends, tops)
-        # That the query was moved is told at once, also by a batch without messages.
+        # A move of the query is recorded at once, also by a batch without messages.
         if begin is start and (ends == starts or self._waits_for_more(look, starts, tops, limits)):
             self._guard.waiting(look)
             return start
@@ -278,7 +277,7 @@ class Stream(Generic[L]):
         return self._source.read(pa.schema([]), self._request, ALL_DECISIONS)
 
     def _tops(self, look: L, starts: Sequence[Position]) -> list[Position]:
-        """Return how far each partition could be read: a cut, at the frozen target if there is one."""
+        """Return the end up to which each partition can be read: a cut, or the frozen target."""
         tops = [max(at, of.bounds.upper(self._level)) for of, at in zip(look.partitions, starts, strict=True)]
         if self._frozen is None:
             return self._lowered(look, starts, tops)
@@ -291,7 +290,7 @@ class Stream(Generic[L]):
     def _lowered(
         self, look: L, starts: Sequence[Position], ends: Sequence[Position], *, from_cut: bool = False
     ) -> list[Position]:
-        """Return ends lowered to a cut, if the query wants one; what the log can't promise is told when it changes."""
+        """Return ends lowered to a cut, if the query wants one; log a promise that can't be kept once."""
         if not self._request.cuts:
             return list(ends)
         found = self._source.cut(look, ending(starts, ends), from_cut=from_cut)
@@ -301,7 +300,7 @@ class Stream(Generic[L]):
         return found.ends
 
     def _at_cut(self, look: L, starts: list[Position], ends: list[Position], tops: list[Position]) -> list[Position]:
-        """Return limited ends at a cut; behind one whole transaction at least."""
+        """Return limited ends moved to a cut, behind one whole transaction at least."""
         if ends == tops or not self._request.cuts:
             return ends
         lowered = self._lowered(look, starts, ends, from_cut=True)
@@ -311,7 +310,7 @@ class Stream(Generic[L]):
         return [min(top, end) for top, end in zip(tops, raised, strict=True)]
 
     def _waits_for_more(self, look: L, starts: list[Position], tops: list[Position], limits: StreamLimits) -> bool:
-        """True if the batch has to wait for more; what a limit leaves to the next batches counts as well."""
+        """True if the batch must wait for more messages; those beyond its limit count as well."""
         if not limits.patient or self._frozen is not None:
             return False
         if self._clock() - self._last_batch_s >= limits.max_delay_s:
@@ -319,11 +318,11 @@ class Stream(Generic[L]):
         return too_few(self._rows, look.partitions, starts, tops, limits)
 
     def _look(self, known: StreamOffset | None) -> L:
-        """Return what the query takes now; ``known`` is an offset that it has reached.
+        """Return the partitions that the query takes now; ``known`` is an offset that it has reached.
 
         Raises:
-            TopicNotFoundError: a topic isn't there, or none matches the pattern.
-            DataLossError: likewise, and the query has read it. ``failOnDataLoss=false`` goes on without it.
+            TopicNotFoundError: a topic doesn't exist, or none matches the pattern.
+            DataLossError: likewise, and the query has read from it. ``failOnDataLoss=false`` goes on without it.
         """
         try:
             return self._source.look(self._selection)
@@ -342,13 +341,13 @@ class Stream(Generic[L]):
             return look
 
     def _only(self, names: Any) -> L:
-        """Return some partitions, as far as they are there."""
+        """Return a look at those of some partitions that exist."""
         return self._source.look(
             Selection(partitions=tuple(sorted(names)), columns=self._selection.columns, if_there=True)
         )
 
     def _starts(self, look: L, start: StreamOffset) -> list[Position]:
-        """Return where the batch begins on each partition; one that is new begins at its start."""
+        """Return the start of the batch on each partition; a new one starts at its log's start."""
         kept: dict[Name, Position | AtTime | AsOf | Kept] = {
             of.name: Kept(start.positions.get(of.name), start.topics.get(of.name[0]), start.traces.get(of.name, {}))
             for of in look.partitions
@@ -364,7 +363,7 @@ class Stream(Generic[L]):
         return starts
 
     def _others(self, look: L, start: StreamOffset) -> list[Name]:
-        """Return the partitions that the query had and doesn't take now, whose places stay in its offsets."""
+        """Return the partitions that the query no longer takes and whose positions stay in its offsets."""
         others = sorted(start.positions.keys() - {of.name for of in look.partitions})
         there = {of.name for of in self._only(others).partitions} if others else set()
         kept = []
@@ -387,7 +386,7 @@ class Stream(Generic[L]):
         return kept
 
     def _unread(self, name: Name, what: str) -> None:
-        """Refuse to leave out what was planned of a partition that is there; one that is gone is lost."""
+        """Refuse a planned partition that exists and that the query no longer takes; report another one as lost."""
         if self._only([name]).partitions:
             raise DataLossError(
                 f"{self._names.label(name)} has {what} of the batch, and the query doesn't take it now: it was given"
@@ -397,7 +396,7 @@ class Stream(Generic[L]):
         self._lost(name, f"is gone, and with it {what} of a batch that was planned")
 
     def _waits_for(self, name: Name, known: StreamOffset) -> bool:
-        """True if a partition that isn't there any more was read to its end, and others may come: that is told."""
+        """True if a partition without files was read to its end; the query waits for new ones, and logs that once."""
         if known.traces.get(name, {}).get("end") != "log":
             return False
         label = self._names.label(name)
@@ -451,9 +450,9 @@ class Stream(Generic[L]):
 
 
 def _begins(look: L, starts: Sequence[Position], known: StreamOffset, *, moved: bool) -> dict[Name, Place]:
-    """Return where the partitions begin of which the offset before doesn't tell it; ``moved``: of none.
+    """Return the starts of a batch that the offset before doesn't have; ``moved``: it has none of them.
 
-    Of a query's first batch Spark keeps the end alone. So what ``initial`` said is told there, too.
+    Spark keeps only the end of a query's first batch, so that end has the starts that ``initial`` returned, too.
     """
     found: dict[Name, Place] = {}
     for of, at in zip(look.partitions, starts, strict=True):

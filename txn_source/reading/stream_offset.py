@@ -1,8 +1,8 @@
-"""How far a streaming query has read, and its two texts: readable JSON with keys in a fixed order.
+"""The offset of a streaming query, and its two texts: readable JSON with keys in a fixed order.
 
-That of our own log is ``{"epoch": 0, "decisions": 7, "level": ..., "positions": {"orders": {"0": "12:40"}}}``; that of
-others' ``{"orders": {"0": 42}, "$log": {...}}``, the offsets as Kafka's own connector for Spark writes them, so that
-its checkpoints can be read, and under a name that no topic has what tells the log and its topics from others.
+Our own log has ``{"epoch": 0, "decisions": 7, "level": ..., "positions": {"orders": {"0": "12:40"}}}``. Others' logs
+have ``{"orders": {"0": 42}, "$log": {...}}``: the offsets in the form of Kafka's own connector for Spark, so that its
+checkpoints can be read, and further facts under a name that no topic has.
 """
 
 from __future__ import annotations
@@ -26,24 +26,22 @@ _ANOTHERS = "The checkpoint belongs to another query: use one of its own for eac
 class StreamOffset:
     """The next position to read on each partition.
 
-    ``level`` is the isolation level of the batch that ends here: the query's options, or an operator, may say another
-    one before it is replayed. None: the text doesn't tell it.
+    ``level`` is the isolation level of the batch that ends here; the query's options, or an operator, may have changed
+    it before the batch is replayed. None: the text doesn't say it.
 
-    ``begins`` is where partitions begin in the batch that ends here, if that isn't where the one before ended: because
-    they are new (what is trimmed of them later is lost, and a batch that is replayed must say so), because something
-    was lost, because the subscription that the query follows was moved, or because they begin inside an entry. Of a
-    query's first offset it is where the first batch begins: of that batch Spark keeps the end alone.
+    ``begins`` has the start of each partition whose batch doesn't start where the one before ended: the partition is
+    new (a replay must report messages that were trimmed since), messages before it were lost, the query's
+    subscription was moved, or the batch starts inside an entry. In a query's first offset it has the start of the
+    first batch, since Spark keeps only the end of that batch.
 
-    ``turn`` is the partition that is first to get its share of the next batch if that is limited, by its place among
-    the partitions of the query.
+    ``turn`` is the index, among the query's partitions, of the one that gets the first share of the next limited batch.
 
-    Of our own log: ``decisions`` is how many transactions had ended when it was taken: a batch that is replayed shows
-    each transaction's status as it did at first. ``subscription`` is the id of the one that the query follows, None
-    without; ``epoch`` is its epoch.
+    Our own log only: ``decisions`` is the number of transactions that had ended, so that a replay shows each
+    transaction with the status that it had. ``subscription`` is the id of the query's subscription, None without one;
+    ``epoch`` is the subscription's epoch.
 
-    Of others' logs: ``log`` is what tells the log from others (Kafka's cluster id), ``topics`` what tells each topic
-    from others of its name; what the format doesn't tell isn't there. ``traces`` is what partitions noted of what lies
-    below their positions (``SourcePartition.trace``).
+    Others' logs only: ``log`` distinguishes the log from others (Kafka's cluster id), and ``topics`` each topic from
+    others of its name, as far as the format tells. ``traces`` has ``SourcePartition.trace`` of each position.
     """
 
     positions: Mapping[Name, Position]
@@ -58,13 +56,13 @@ class StreamOffset:
     traces: Mapping[Name, Mapping[str, Any]] = field(default_factory=dict)
 
     def next(self, name: Name) -> Place | None:
-        """Return where the next batch begins on a partition: at its position or inside the entry; None: it is new."""
+        """Return the start of the next batch on a partition: an entry or a message; None: the partition is new."""
         at, begin = self.positions.get(name), self.begins.get(name)
         return begin if begin is not None and at == position_of(begin) else at
 
 
 def position_of(place: Place) -> Position:
-    """Return the position of an entry, or of that which a message lies in."""
+    """Return the position of an entry, or of a message's entry."""
     return place.position if isinstance(place, MessageId) else place
 
 
@@ -72,7 +70,7 @@ class OwnOffsets:
     """The text of streams over our own log."""
 
     def to_json(self, offset: StreamOffset) -> dict[str, Any]:
-        """Return the offset as a checkpoint keeps it."""
+        """Return an offset as JSON."""
         value: dict[str, Any] = {"epoch": offset.epoch, "decisions": offset.decisions}
         if offset.level is not None:
             value["level"] = offset.level.value
@@ -86,7 +84,7 @@ class OwnOffsets:
         return value
 
     def from_json(self, value: Any) -> StreamOffset:
-        """Return the offset that a checkpoint holds, or raise INVALID_ARGUMENT if that is not one of ours."""
+        """Return the offset that JSON of a checkpoint names, or raise INVALID_ARGUMENT if another source wrote it."""
         try:
             subscription = value.get("subscription")
             return StreamOffset(
@@ -108,12 +106,12 @@ class OthersOffsets:
 
     kind: str
     shown: Callable[[Place], int | str]
-    """Returns a place as the log's text has it."""
+    """Returns a place as text, or as the number that it is in Kafka."""
     points: Callable[[Mapping[str, Any]], Mapping[Name, Place | str]]
-    """Returns the places that such a text names."""
+    """Returns the places that JSON names."""
 
     def to_json(self, offset: StreamOffset) -> dict[str, Any]:
-        """Return the offset as a checkpoint keeps it."""
+        """Return an offset as JSON."""
         about: dict[str, Any] = {}
         if offset.level is not None:
             about["level"] = offset.level.value
@@ -130,7 +128,7 @@ class OthersOffsets:
         return {**by_topic(offset.positions, self.shown), ABOUT_LOG: about}
 
     def from_json(self, value: Any) -> StreamOffset:
-        """Return the offset that a checkpoint holds, or raise INVALID_ARGUMENT if that is not one of such a stream."""
+        """Return the offset that JSON of a checkpoint names, or raise INVALID_ARGUMENT if another source wrote it."""
         try:
             positions = {**value}
             about = positions.pop(ABOUT_LOG, {})
@@ -166,7 +164,7 @@ def _named(topics: Mapping[str, Mapping[str, str]]) -> dict[Name, str]:
 
 
 def _place(text: str) -> Place:
-    """Return the entry, or the message inside one, that a text names."""
+    """Return the entry, or the message inside an entry, that a text names."""
     return MessageId.parse(text) if text.count(":") == 2 else Position.parse(text)
 
 

@@ -107,7 +107,10 @@ def test_a_plan_says_why_the_python_source_reads(bank: Bank, history: tuple[str,
         {topic: {"0": f"{bank.log.stats(topic).partitions[0].ledgers[1].ledger_id}:1", "1": "earliest"}}
     )
     assert why("id", version=inside) == "1 ledger only in part inside the read"
-    assert why("id", "WITH (endingTimestamp = '2100-01-01')", version=None) == "its end is the log's when it runs"
+    assert (
+        why("id", "WITH (endingTimestamp = '2100-01-01T00:00:00Z')", version=None)
+        == "its end is the log's when it runs"
+    )
     assert why("id", version=json.dumps({topic: {"0": "earliest"}})) == "its end is the log's when it runs"
     assert why("id", version=json.dumps({topic: {"0": "earliest", "1": "earliest"}})) == "there are no messages"
 

@@ -1,4 +1,4 @@
-"""Our own log as a source of reads: what the service knows, and the objects where it doesn't any more."""
+"""Our own log as a ``LogSource``: the service answers, and footers of objects where it no longer has the answer."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ DESCRIPTION = Description("txnlog", label, str, OwnOffsets())
 
 
 class OwnLog:
-    """A log of txnlog's own, as ``reading`` plans reads of it."""
+    """The ``LogSource`` of our own log."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
         self._stub = access.metadata
         self._objects = TieredPlanning(access)
         self._checked: dict[Name, int] = {}
-        """The partitions, by id, at which a stream's position was found once to be one of theirs."""
+        """Partition ids of which a stream's position was checked once."""
 
     def describe(self) -> Description:
-        """Return how it names things."""
+        """Return the names that the log uses."""
         return DESCRIPTION
 
     def look(self, of: Selection | Source) -> Source:
@@ -53,8 +53,8 @@ class OwnLog:
     def resolve(
         self, look: Source, places: Mapping[Name, Position | AtTime | AsOf | Kept], level: IsolationLevel
     ) -> Mapping[Name, Resolved | None]:
-        """Return positions. Of a time the service is asked once for all partitions; a first message at or above the
-        level's bound is no answer yet."""
+        """Return positions. One call of the service resolves a time on all partitions; a first message at or above the
+        level's bound doesn't count yet."""
         partitions = [p for p in look.partitions if p.name in places]
         times = {place.us for place in places.values() if isinstance(place, AtTime)}
         moments = {place.us for place in places.values() if isinstance(place, AsOf)}
@@ -84,7 +84,7 @@ class OwnLog:
         from_cut: bool = False,
         upward: bool = False,
     ) -> FoundCut:
-        """Return the cut that the service finds; no end of a range lies inside an entry here."""
+        """Return the cut that the service finds. Ranges of our own log never end inside an entry."""
         ids = [p.view.partition_id for p in look.partitions]
         ends = [reach.end for reach in ranges]
         at_log_end = all(p.bounds.log_end == end for p, end in zip(look.partitions, ends, strict=True))
@@ -103,15 +103,15 @@ class OwnLog:
         inside: Mapping[Name, Inside] | None = None,
         as_of_ends: bool = False,
     ) -> Sequence[Sequence[Slice]]:
-        """Return tasks of ledgers, large ones cut at entries, without those in which filters find nothing."""
+        """Return tasks of ledgers, large ones cut at entries; ledgers that the filters rule out are left out."""
         kept = [(p, reach) for p, reach in wanted if request.filters.keep(of_partition(p.topic.short, p.view.index))]
         firsts = {name: at.start for name, at in (inside or {}).items() if at.start is not None}
         in_step = isinstance(self._access.root, ObjectRoot)
         return tasks_of(self._stub, self._objects, kept, request, firsts, in_step=in_step)
 
     def read(self, columns: pa.Schema, request: ReadRequest, decisions: int) -> SliceReader:
-        """Return what reads slices, whichever copy they come from."""
-        from txn_source.client.reading.slice_reader import SliceReader  # a process that only plans needs none
+        """Return a reader of slices, from whichever copy is there."""
+        from txn_source.client.reading.slice_reader import SliceReader  # a process that only plans doesn't load it
 
         return SliceReader.of(self._access, columns, request, decisions)
 
@@ -124,13 +124,13 @@ class OwnLog:
         return Resolved(at)
 
     def _gone_on(self, partition: ReadPartition, at: Position | None) -> Resolved:
-        """Return where a stream goes on that has come to a position."""
+        """Return the position from which a stream goes on."""
         start = partition.bounds.log_start
         if at is None or at < start:
             reach, gone = partition.kept(at or start, None)
             return Resolved(reach, lost(partition.label, gone[0]) if gone else None)
         known = self._checked.get(partition.name) == partition.view.partition_id
-        if not known or at > partition.bounds.log_end:  # the log may be put back under a running stream
+        if not known or at > partition.bounds.log_end:  # the log can be restored under a running stream
             try:
                 check_position(self._stub, partition, at)
             except OutOfRangeError as error:
@@ -141,7 +141,7 @@ class OwnLog:
 
 
 def check_position(stub: MetadataStub, partition: ReadPartition, at: Position) -> None:
-    """Raise OUT_OF_RANGE if a position is none of the partition's, where no reader can ever stand."""
+    """Raise OUT_OF_RANGE if a partition never had a position."""
     if not partition.bounds.log_start <= at <= partition.bounds.log_end or at.entry_id < 0:
         raise _outside(partition, at)
     ledger = stub.list_ledgers(partition.view.partition_id, PositionRange(at, at))

@@ -1,4 +1,4 @@
-"""Which topics a read takes, and how they are at one moment."""
+"""The topics of a read, with their partitions and bounds at one moment."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _EVERY = range(1 << 31)
 
 @dataclass(frozen=True, slots=True)
 class ReadPartition:
-    """A partition that a read takes, with its topic."""
+    """A partition of a read, with its topic."""
 
     topic: TopicName
     view: PartitionView
@@ -66,7 +66,7 @@ class ReadPartition:
         return {}
 
     def again(self, begin: Kept, end: Kept, level: IsolationLevel) -> tuple[PositionRange, list[str]]:
-        """Return what is still there of a batch that a stream has planned, and in words what isn't."""
+        """Return the readable part of a batch that was planned before, and a text for each part that is gone."""
         until = end.position
         assert until is not None
         first, gone = self.kept(begin.position or self.bounds.log_start, until)
@@ -77,7 +77,7 @@ class ReadPartition:
         return PositionRange(first, max(first, until)), gone
 
     def kept(self, begin: Position, until: Position | None) -> tuple[Position, list[str]]:
-        """Return where what is still there of a batch begins, and what isn't; ``until`` is its end, None: none yet."""
+        """Return a batch's first readable position, and texts of lost parts; ``until``: its end, None: no end yet."""
         bounds, gone = self.bounds, []
         reach = bounds.log_start if until is None else min(until, bounds.log_start)
         if begin < reach and not self.view.lost_nothing(begin):

@@ -1,8 +1,8 @@
-"""What a stream over our own log obeys besides its offsets: a subscription, and the rule of another level.
+"""The guard of a stream over our own log: its subscription, and the rule for another isolation level.
 
-A stream with a subscription begins where that stands, and acknowledges what lies below the ends of its batches. As
-long as both are in the same epoch, the checkpoint says where the next batch begins. When a seek has begun a newer one,
-that batch begins where the seek has put the subscription, and its end carries the new epoch and that beginning.
+A stream with a subscription starts at the subscription's cursors, and acknowledges everything below the ends of its
+batches. While both are in the same epoch, the checkpoint has the start of the next batch. After a seek, which begins a
+newer epoch, the next batch starts where the seek moved the subscription, and its end has the new epoch and that start.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def own_stream(
     clock: Callable[[], float] = time.monotonic,
     subscription: StreamSubscription | None = None,
 ) -> Stream[Source]:
-    """Return a streaming query's view of topics; ``subscription`` is the one that the query follows, of its only topic.
+    """Return a streaming query's view of topics.
 
-    It is read at the subscription's level.
+    With a ``subscription``, which is one of the query's only topic, the stream reads at the subscription's level.
     """
     if subscription is not None:
         request = replace(request, isolation_level=subscription.isolation_level)
@@ -71,14 +71,14 @@ class OwnGuard:
         self._changed_at: StreamOffset | None = None
 
     def initial(self, first: Callable[[], StreamOffset]) -> StreamOffset:
-        """Return where the subscription stands; one that isn't there is made where the query would begin without."""
+        """Return the subscription's cursors; create a missing subscription at the start of the query's options."""
         held = self._held
         if held is None:
             return first()
         if held.is_there:
             if self._request.start != Side(LATEST):
                 _log.warning(
-                    "subscription %r is there, so the stream begins where it stands, and not at startingOffsets",
+                    "subscription %r exists, so the stream begins at its cursors, and not at startingOffsets",
                     held.name,
                 )
             decisions = self._source.look(self._selection).decisions
@@ -89,10 +89,10 @@ class OwnGuard:
         return self._at(held, held.cursors(), decisions)
 
     def begin(self, start: StreamOffset) -> StreamOffset:
-        """Return ``start``, or where its subscription stands if that was moved.
+        """Return ``start``, or the subscription's cursors if the subscription was moved.
 
-        Spark asks for the next batch when the last one is in its log of commits. So all before ``start`` is processed,
-        and is acknowledged here: its ``commit`` comes only when there is a next batch.
+        Spark asks for the next batch after it has recorded the last one as committed. So everything before ``start``
+        is processed, and is acknowledged here: Spark calls ``commit`` only when there is a next batch.
         """
         held = self._held
         if held is None:
@@ -115,7 +115,7 @@ class OwnGuard:
         """Raise INVALID_ARGUMENT if the stream can't go on at its level (``level_change``)."""
         if start.level is not self._level and start != self._changed_at:
             check_change(self._stub, look, start, starts, self._level)
-            self._changed_at = start  # what is decided stays so
+            self._changed_at = start  # a decided transaction stays decided
 
     def marked(self, newest: StreamOffset) -> StreamOffset:
         """Return the offset with the subscription and its epoch."""
@@ -123,17 +123,17 @@ class OwnGuard:
         return newest if held is None else replace(newest, epoch=held.epoch, subscription=held.subscription_id)
 
     def waiting(self, look: Source) -> None:
-        """Tell which open transactions hold the stream back."""
+        """Log the open transactions that hold the stream back."""
         if self._level is IsolationLevel.READ_COMMITTED:
             self._holders.tell(look.partitions)
 
     def commit(self, end: StreamOffset) -> None:
-        """Acknowledge what lies before an offset; harmless without a subscription."""
+        """Acknowledge everything before an offset; do nothing without a subscription."""
         if self._held is not None and end.subscription == self._held.subscription_id:
             self._held.acknowledge(end.epoch, _by_index(end))
 
     def _at(self, held: StreamSubscription, cursors: Cursors, decisions: int) -> StreamOffset:
-        """Return where a subscription stands as an offset, with ``begins`` where that is inside an entry."""
+        """Return a subscription's cursors as an offset; cursors inside entries become ``begins``."""
         marks = {(held.topic, index): mark for index, mark in cursors.marks.items()}
         return StreamOffset(
             {name: mark.position for name, mark in marks.items()},

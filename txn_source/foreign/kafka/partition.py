@@ -122,10 +122,10 @@ class KafkaPartition(NoTraces):
         return take(self.segments, of, rows, size)
 
     def transactions(self, of: PositionRange) -> list[ForeignTransaction]:
-        """Return the transactions that touch a range, by their first offset; the headers of its batches are read.
+        """Return the transactions that touch a range, by their first offset.
 
-        Of those that begin before it the data's last offset may be unknown. If the range reaches above the high
-        watermark, what has data there is undecided.
+        The headers of batches are read until all of them have ended. Of those that begin before the range the data's
+        last offset may be unknown. If it reaches above the high watermark, what has data there is undecided.
         """
         bounds = self.bounds()
         start, mark = of.start.key, bounds.high_watermark.key
@@ -133,6 +133,9 @@ class KafkaPartition(NoTraces):
         found: list[ForeignTransaction] = []
         for scanned in self.segments.headers(start, mark):
             found += [_ended(ended) for ended in replay(opened, scanned.headers, scanned.kinds)]
+            is_behind = int(scanned.headers.last_offsets[-1]) + 1 >= of.end.key
+            if is_behind and all(begun.first >= of.end.key for begun in opened.values()):
+                break
         if of.end.key > mark:
             for scanned in self.segments.headers(max(start, mark), bounds.log_end.key):
                 for ended in replay(opened, scanned.headers, scanned.kinds):

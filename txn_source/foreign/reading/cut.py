@@ -1,12 +1,12 @@
-"""The consistent cut over partitions of logs that others wrote: ``model.cut``, told what a format knows.
+"""The consistent cut over partitions of others' logs: ``model.cut``, over the transactions that a format tells.
 
-It can be promised where a format names a transaction in the same way on each partition. Where it doesn't, what can't be
-told is left as it is, and said.
+The cut is a promise where the format names a transaction alike on each partition. A transaction without such a name is
+whole on each partition alone; ``PartitionSpans.said`` reports it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from txn_source.foreign.foreign_log import ForeignTransaction
 from txn_source.foreign.reading.topics import SeenPartition
@@ -17,22 +17,72 @@ from txn_source.model.transaction import TransactionState
 Identity = tuple[int, int]
 
 
-def lowered(partitions: Sequence[SeenPartition], ranges: Sequence[PositionRange]) -> tuple[list[Position], str | None]:
-    """Return the ends of ranges lowered to a cut, never below their starts; and what can't be promised, or None."""
+def lowered(
+    partitions: Sequence[SeenPartition], ranges: Sequence[PositionRange], *, from_cut: bool = False
+) -> tuple[list[Position], str | None]:
+    """Return the ends of ranges lowered to a cut, not below their starts; and the promise that can't be kept, or None.
+
+    The end of one partition alone is lowered only if it begins at a cut (``from_cut``), as a batch of a stream does.
+    """
     ends = [reach.end for reach in ranges]
-    if len(ends) < 2 or all(of.bounds.log_end <= end for of, end in zip(partitions, ends, strict=True)):
+    if all(of.bounds.log_end <= end for of, end in zip(partitions, ends, strict=True)):
         return ends, None
+    if len(ends) == 1:
+        return ([_lowered_alone(partitions[0], ranges[0])] if from_cut else ends), None
     spans = PartitionSpans(partitions, ranges)
-    found = lower_to_cut(spans, {index: end.key for index, end in enumerate(ends)})
-    return [Position.from_key(found[index]) for index in range(len(ends))], spans.said()
+    return _until_whole(spans, ranges, lambda ends: lower_to_cut(spans, ends), _lowered_alone), spans.said()
 
 
 def raised(partitions: Sequence[SeenPartition], ranges: Sequence[PositionRange]) -> list[Position]:
     """Return the ends of ranges raised to a cut, which may lie above what can be read; the starts are a cut."""
+    if len(ranges) == 1:
+        return [_raised_alone(partitions[0], ranges[0])]
+    spans = PartitionSpans(partitions, ranges)
     starts = {index: reach.start.key for index, reach in enumerate(ranges)}
-    ends = {index: reach.end.key for index, reach in enumerate(ranges)}
-    found = raise_to_cut(PartitionSpans(partitions, ranges), ends, starts)
-    return [Position.from_key(found[index]) for index in range(len(ranges))]
+    return _until_whole(spans, ranges, lambda ends: raise_to_cut(spans, ends, starts), _raised_alone)
+
+
+def _until_whole(
+    spans: PartitionSpans,
+    ranges: Sequence[PositionRange],
+    cut: Callable[[Mapping[int, int]], Mapping[int, int]],
+    alone: Callable[[SeenPartition, PositionRange], Position],
+) -> list[Position]:
+    """Return ends at a cut at which a transaction without a name over all partitions is whole on each of them, too."""
+    ends = [reach.end for reach in ranges]
+    while True:
+        found = cut({index: end.key for index, end in enumerate(ends)})
+        at_cut = [Position.from_key(found[index]) for index in range(len(ends))]
+        ends = [
+            alone(of, PositionRange(reach.start, end)) if of.label in spans.untold else end
+            for of, reach, end in zip(spans.partitions, ranges, at_cut, strict=True)
+        ]
+        if ends == at_cut:
+            return ends
+
+
+def _lowered_alone(of: SeenPartition, reach: PositionRange) -> Position:
+    """Return the largest end at or below that of a range at which no transaction of the range is cut in two."""
+    end = reach.end
+    spans = _committed_in(of, reach)
+    while cut := [first for first, last in spans if first < end <= last]:
+        end = min(cut)
+    return end
+
+
+def _raised_alone(of: SeenPartition, reach: PositionRange) -> Position:
+    """Return the smallest such end at or above that of a range."""
+    end = reach.end
+    while cut := [last for _, last in _committed_in(of, PositionRange(reach.start, end)) if last >= end]:
+        end = Position.from_key(max(cut).key + 1)
+    return end
+
+
+def _committed_in(of: SeenPartition, reach: PositionRange) -> list[tuple[Position, Position]]:
+    """Return the first and the last data of committed transactions that begin in a range."""
+    found = of.partition.transactions(reach)
+    committed = (txn for txn in found if txn.state is TransactionState.COMMITTED and txn.first >= reach.start)
+    return [(txn.first, txn.last) for txn in committed if txn.last is not None]
 
 
 class PartitionSpans:
@@ -42,18 +92,19 @@ class PartitionSpans:
     """
 
     def __init__(self, partitions: Sequence[SeenPartition], ranges: Sequence[PositionRange]) -> None:
-        self._partitions = partitions
+        self.partitions = partitions
         self._starts = [reach.start.key for reach in ranges]
         self._tables: dict[int, dict[Identity, ForeignTransaction]] = {}
         self._lows: dict[int, int] = {}
-        self._untold: set[str] = set()
+        self.untold: set[str] = set()
+        """Labels of partitions of which a transaction that reaches over its end has no name."""
 
     def said(self) -> str | None:
-        """Return what can't be promised."""
-        if not self._untold:
+        """Return the promise that can't be kept, or None."""
+        if not self.untold:
             return None
         return (
-            f"transactions that reach over the end of the read on {', '.join(sorted(self._untold)[:8])} can't be told"
+            f"transactions that reach over the end of the read on {', '.join(sorted(self.untold)[:8])} can't be told"
             " from others of their producers: they may be seen in part"
         )
 
@@ -97,7 +148,7 @@ class PartitionSpans:
                 continue
             of = PositionRange(Position.from_key(low), Position.from_key(high))
             for name, first in sorted(
-                self._partitions[p].partition.firsts(wanted, of).items(), key=lambda item: item[1]
+                self.partitions[p].partition.firsts(wanted, of).items(), key=lambda item: item[1]
             ):
                 if first.key < low:
                     continue  # it isn't wholly at or above the starts
@@ -107,16 +158,16 @@ class PartitionSpans:
         return found
 
     def _committed(self, p: int, name: Identity, first: int) -> bool:
-        """True if a transaction is known to be committed; what isn't a transaction's own name is noted."""
+        """True if a transaction is known to be committed; record the partition if the name isn't its own."""
         if name not in self._table(p, first):
-            self._untold.add(self._partitions[p].label)
+            self.untold.add(self.partitions[p].label)
             return False
         known = {table[name].state for table in self._tables.values() if name in table}
         return TransactionState.COMMITTED in known and TransactionState.ABORTED not in known
 
     def _end(self, p: int) -> int:
-        """What lies above a high watermark that lags behind holds back what was committed elsewhere."""
-        return self._partitions[p].bounds.log_end.key
+        """The log's end, not the high watermark: entries above it may belong to transactions that are cut elsewhere."""
+        return self.partitions[p].bounds.log_end.key
 
     def _table(self, p: int, low: int) -> dict[Identity, ForeignTransaction]:
         """Return the transactions of a partition that reach to a position or behind it."""
@@ -126,17 +177,17 @@ class PartitionSpans:
                 low = max(min(low, self._starts[p]), low - (end - low))
             of = PositionRange(Position.from_key(low), Position.from_key(max(low, end)))
             table: dict[Identity, ForeignTransaction] = {}
-            for txn in self._partitions[p].partition.transactions(of):
+            for txn in self.partitions[p].partition.transactions(of):
                 if txn.identity is not None:
                     table[txn.identity] = txn
                 elif txn.state is TransactionState.COMMITTED and txn.last is not None and txn.last.key >= asked:
-                    self._untold.add(self._partitions[p].label)
+                    self.untold.add(self.partitions[p].label)
             self._tables[p], self._lows[p] = table, low
         return self._tables[p]
 
 
 def _may_cut(txn: ForeignTransaction) -> bool:
-    """True of what is committed, or may be on another partition."""
+    """True for a transaction that is committed, or may be on another partition."""
     return txn.state is not TransactionState.ABORTED
 
 

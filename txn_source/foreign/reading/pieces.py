@@ -1,6 +1,6 @@
-"""Dividing ranges of partitions into tasks: units of about as many bytes as a task is to have.
+"""Dividing ranges of partitions into tasks of about equal bytes.
 
-A piece carries the decisions that a read of it needs, so that it yields the same rows again.
+A piece has the decisions that a read of it needs, so that reading it again gives the same rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SMALLEST_TASK_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A unit of a partition, and what a read of it needs to know; picklable."""
+    """A unit of a partition, with the facts that a read of it needs; picklable."""
 
     name: PartitionName
     identity: str | None
@@ -42,8 +42,8 @@ def pieces_of(
 ) -> list[list[Piece]]:
     """Return the tasks that read ranges of partitions, in the order of partitions and positions.
 
-    ``inside`` tells of ranges that begin or end inside an entry.
-    With ``as_of_ends`` transactions have the status that they had when the log ended where the ranges do.
+    ``inside`` has the ranges that begin or end inside an entry. ``as_of_ends`` gives transactions the status that they
+    had when the log ended at the ranges' ends.
     """
     units = [(of, _units(of, reach, request.max_partition_bytes, request)) for of, reach in wanted]
     opening = 0 if request.min_partitions else OPENING_COST_BYTES
@@ -65,7 +65,7 @@ def pieces_of(
 
 
 def _units(of: SeenPartition, reach: PositionRange, unit_bytes: int, request: ReadRequest) -> list[ReadUnit]:
-    """Return the units of a range, without what is gone if the request doesn't mind."""
+    """Return the units of a range; lost parts are left out if the request allows that."""
     try:
         return of.partition.units(reach, unit_bytes)
     except DataLossError as error:

@@ -1,4 +1,4 @@
-"""Reading the pieces of a plan, as batches of the columns that were asked for."""
+"""Reading the pieces of a plan, as batches of the wanted columns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 _THREADS = min(os.cpu_count() or 1, 4)
 _PART_BYTES = 4 << 20
 _MOVED = (DataLossError, InvalidArgumentError, TopicNotFoundError)
-"""What a partition says whose files are others than when it was listed."""
+"""Errors of a partition whose files have changed since they were listed."""
 
 
 class PieceReader:
@@ -41,9 +41,9 @@ class PieceReader:
 
     Args:
         target: the log.
-        columns: those that are wanted, in that order, with their types.
-        request: how they are read.
-        log: the log if it is open already; None: it is opened when the first piece is read.
+        columns: the wanted columns, in order, with their types.
+        request: how to read.
+        log: the open log; None: the first piece opens it.
     """
 
     copies_read = None
@@ -65,8 +65,8 @@ class PieceReader:
         """Yield the rows of pieces, in their order.
 
         Raises:
-            SegmentUnreadableError: what is stored is damaged. ``fail_on_data_loss=False`` leaves it out.
-            DataLossError: it is gone, likewise.
+            SegmentUnreadableError: stored data are damaged. ``fail_on_data_loss=False`` leaves them out.
+            DataLossError: stored data are gone; likewise.
         """
         for piece in pieces:
             try:
@@ -77,7 +77,7 @@ class PieceReader:
                 self._skipped(error)
 
     def count(self, pieces: Iterable[Piece]) -> int:
-        """Return how many rows pieces have: without reading them where what is stored says it otherwise."""
+        """Return the number of rows of pieces, from headers where these suffice."""
         rows = 0
         for piece in pieces:
             found = self._counted(piece) if self._request.fail_on_data_loss else None
@@ -85,19 +85,21 @@ class PieceReader:
         return rows
 
     def take(self, of: SeenPartition, within: PositionRange, messages: int, size: int) -> tuple[Position, int, int]:
-        """Return where so many records or bytes end at most, and how many of both lie before it; markers are none, and
-        records of aborted transactions count."""
+        """Return the end of a range's beginning of so many records and bytes at most, and how many it has.
+
+        Markers don't count; records of aborted transactions do.
+        """
         taken = of.partition.take(within, messages, size)
         return taken.end, taken.rows, taken.bytes
 
     def _counted(self, piece: Piece) -> int | None:
         try:
             return self._partition(piece).count(piece.unit, self._request.isolation_level, piece.decisions)
-        except _MOVED:  # who reads lists the log anew
+        except _MOVED:  # the reader lists the log anew
             return None
 
     def read_ahead(self, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
-        """Yield the same, a few small parts read at once by threads; nothing runs on when nobody asks for more."""
+        """Yield the same rows; threads read a few small parts ahead, and stop when the caller stops."""
         if not self._request.fail_on_data_loss:
             yield from self.read(pieces)
             return
@@ -121,7 +123,7 @@ class PieceReader:
             yield replace(piece, unit=unit, decisions=piece.decisions.needed(unit.of))
 
     def _piece(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        """Read one; if its files have moved since the log was listed, and nothing was read yet, list it anew."""
+        """Read one piece; if its files have moved and no row was yielded yet, list the log anew."""
         for again in (True, False):
             begun = False
             try:
@@ -156,7 +158,7 @@ class PieceReader:
         return found
 
     def _finished(self, batch: pa.RecordBatch, name: PartitionName) -> pa.RecordBatch:
-        """Return the columns in the order asked for, with those that are constant in the partition."""
+        """Return the wanted columns in order, with those that are constant in the partition."""
         if not self._constants:
             return batch
         values: dict[str, str | int] = {"topic": name.topic, "partition": name.partition}
@@ -175,7 +177,7 @@ class PieceReader:
 
 @functools.lru_cache(4)
 def _opened(_process: int, target: ForeignTarget) -> ForeignLog:
-    """Return a log as it was listed first in this process: tasks of one query come one after the other."""
+    """Return a log as this process listed it first, since tasks of one query follow each other."""
     return target.open()
 
 
@@ -189,5 +191,5 @@ def _repeated(kind: pa.DataType, value: str | int, rows: int) -> pa.Array:
 
 
 def _constant(kind: pa.DataType, value: str | int, rows: int) -> pa.Array:
-    """Return a column with one value: the beginning of a longer one, which isn't copied."""
+    """Return a column with one value, as a slice of a longer one that is kept."""
     return _repeated(kind, value, max(1 << 16, 1 << max(rows - 1, 1).bit_length())).slice(0, rows)

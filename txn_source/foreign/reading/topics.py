@@ -1,4 +1,4 @@
-"""Which partitions a read takes, as they are at one moment."""
+"""The partitions of a read, at one moment."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _NAMED = 8
 
 @dataclass(frozen=True, slots=True)
 class SeenPartition:
-    """A partition of a read, and its bounds when it was looked at."""
+    """A partition of a read, with its bounds at the moment of the look."""
 
     name: PartitionName
     bounds: Bounds
     partition: ForeignPartition = field(compare=False)
     shown: Callable[[Position], int | str] = field(compare=False)
-    """Returns a position as texts have it."""
+    """Returns a position as text, or as the number that it is in Kafka."""
 
     @property
     def label(self) -> str:
@@ -41,19 +41,19 @@ class SeenPartition:
 
     @property
     def identity(self) -> str | None:
-        """What tells the topic from another one of its name."""
+        """Distinguishes the topic from another one of its name; None: unknown."""
         return self.partition.identity
 
     def has_lost(self, at: Position) -> bool:
-        """True of each position below the log's start."""
+        """True for each position below the log's start."""
         return at < self.bounds.log_start
 
     def trace(self, at: Position) -> Mapping[str, Any]:
-        """Return what a stream is to keep with a position."""
+        """Return facts that a checkpoint keeps beside a position."""
         return self.partition.trace(at)
 
     def again(self, begin: Kept, end: Kept, level: IsolationLevel) -> tuple[PositionRange, list[str]]:
-        """Return what is still there of a batch that a stream has planned, and in words what isn't."""
+        """Return the readable part of a batch that was planned before, and a text for each part that is gone."""
         until, first, upper = end.position, self.bounds.log_start, self.bounds.upper(level)
         assert until is not None
         start = first if begin.position is None else begin.position
@@ -72,7 +72,7 @@ class SeenPartition:
         return PositionRange(low, max(low, min(until, upper))), gone
 
     def gone_on(self, at: Kept) -> tuple[Position, list[str]]:
-        """Return where a stream goes on that has come to a place, and in words what it has lost."""
+        """Return the position from which a stream goes on, and a text for each loss."""
         first, end = self.bounds.log_start, self.bounds.log_end
         if at.position is None:
             shown = self.shown(first)
@@ -101,7 +101,7 @@ class SeenPartition:
 
 
 class ForeignLook:
-    """Partitions of a log that others wrote, at one moment."""
+    """Partitions of another system's log, at one moment."""
 
     decisions = 0
 
@@ -113,7 +113,7 @@ class ForeignLook:
 
     @cached_property
     def payload(self) -> pa.Schema:
-        """All columns that can be asked for of the topics, or raise SCHEMA_MISMATCH where these have others."""
+        """All columns that a read of the topics can name; raises SCHEMA_MISMATCH if the topics differ."""
         topics = list(dict.fromkeys(of.name.topic for of in self.partitions))
         return self._target.rules.columns(self.log, topics)
 
