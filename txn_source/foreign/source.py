@@ -25,7 +25,7 @@ from txn_source.model.errors import (
 )
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import LATEST, MessageId, Position, PositionRange
-from txn_source.reading.log_source import Description, FoundCut, Resolved, lost
+from txn_source.reading.log_source import Cutting, Description, FoundCut, Resolved, lost
 from txn_source.reading.places import AsOf, AtTime, Inside, Kept, Name
 from txn_source.reading.request import ReadRequest, Selection
 from txn_source.reading.stream_offset import OthersOffsets
@@ -89,29 +89,19 @@ class ForeignSource:
         """Return positions. A position below the log's start is lost."""
         return {of.name: self._resolved(of, places[of.name]) for of in look.partitions if of.name in places}
 
-    def cut(
-        self,
-        look: ForeignLook,
-        ranges: Sequence[PositionRange],
-        *,
-        inside: Mapping[Name, MessageId] | None = None,
-        whole: bool = True,
-        from_cut: bool = False,
-        upward: bool = False,
-    ) -> FoundCut:
+    def cut(self, look: ForeignLook, ranges: Sequence[PositionRange], how: Cutting) -> FoundCut:
         """Return a cut, as far as the format names a transaction alike on each partition."""
-        partitions, inside = look.partitions, inside or {}
-        several = whole and len(partitions) > 1
+        partitions = look.partitions
+        inside = [how.inside.get(of.name) for of in partitions]
+        several = how.whole and len(partitions) > 1
         if several:
-            ranges = [_without_rest(of, r, inside.get(of.name)) for of, r in zip(partitions, ranges, strict=True)]
-        if upward:
+            ranges = [_without_rest(*each) for each in zip(partitions, ranges, inside, strict=True)]
+        if how.upward:
             return FoundCut(raised(partitions, ranges))
         ends, untold = [reach.end for reach in ranges], None
-        if whole:
-            ends, untold = lowered(partitions, ranges, from_cut=from_cut)
-        closed = [
-            _with_last(of, end, inside.get(of.name), whole=several) for of, end in zip(partitions, ends, strict=True)
-        ]
+        if how.whole:
+            ends, untold = lowered(partitions, ranges, from_cut=how.from_cut)
+        closed = [_with_last(of, end, at, whole=several) for of, end, at in zip(partitions, ends, inside, strict=True)]
         return FoundCut(closed, untold)
 
     def split(

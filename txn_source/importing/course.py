@@ -79,7 +79,7 @@ def chart(
     """
     ranges, found = [], []
     for topic, source in sources:
-        bounds = source.bounds()
+        bounds = source.partition.bounds()
         start = bounds.log_start
         if (key := starts.get((topic, source.index))) is not None:
             start = source.check((traces or {}).get((topic, source.index), {}), Position.from_key(key))
@@ -91,7 +91,7 @@ def chart(
     for parts, of in zip(found, groups, strict=True):
         committed[of[parts.states == COMMITTED]] = True
     if undecided is Undecided.LEAVE and len(sources) > 1:
-        seen = [SeenPartition(of.partition.name, of.bounds(), of.partition, str) for _, of in sources]
+        seen = [SeenPartition(of.partition.name, of.partition.bounds(), of.partition, str) for _, of in sources]
         ranges = ending(ranges, lowered(seen, ranges)[0])
     lanes = []
     for (topic, source), reach, parts, group in zip(sources, ranges, found, groups, strict=True):

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from txn_source.foreign.foreign_log import ForeignPartition, TransactionSpans
-from txn_source.model.bounds import Bounds
 from txn_source.model.errors import DataLossError, InvalidArgumentError
+from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
 
 UNDECIDED, COMMITTED, ABORTED = 0, 1, 2
+BEYOND = (1 << 63) - 1
+"""Above every position: the marker of an undecided transaction."""
+_UNIT_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,61 +55,58 @@ class Parts:
         return cls(TransactionSpans(names, firsts, markers), lasts, states, [row[5] for row in rows])
 
 
-class SourcePartition(Protocol):
-    """A partition that is imported; ``index`` is its number in the target."""
+@dataclass(frozen=True, slots=True)
+class SourcePartition:
+    """A partition that is imported; its format says how its messages and transactions are read."""
 
     index: int
-
-    @property
-    def partition(self) -> ForeignPartition:
-        """The source's own."""
-
-    def bounds(self) -> Bounds:
-        """Return the four bounds."""
-
-    def trace(self, at: Position) -> Mapping[str, Any]:
-        """Return what is to be kept with a position that an import has come to; see ``ForeignPartition.trace``."""
+    """Its number in the target."""
+    partition: ForeignPartition
+    columns: Sequence[str]
+    """The stored columns that ``converted`` takes."""
+    converted: Callable[[pa.RecordBatch], Rows]
+    """Returns stored messages as the target takes them."""
+    parts: Callable[[PositionRange], Parts]
+    """Returns the transactions that touch a range."""
 
     def check(self, trace: Mapping[str, Any], at: Position) -> Position:
         """Return where an import goes on that had come to a position: there, or at the log's start behind it.
 
         Raises:
-            DataLossError: what lies between is gone, or something lies below that came later.
-            InvalidArgumentError: the log ends below.
+            DataLossError: messages between the two are gone, or messages below the position came later.
+            InvalidArgumentError: the log ends below the position.
         """
-
-    def parts(self, of: PositionRange) -> Parts:
-        """Return the transactions that touch a range."""
+        bounds = self.partition.bounds()
+        for late in self.partition.late(trace, at):
+            raise DataLossError(
+                f"Partition {self.index} has {late} now, which came when its import had come to {at} already.",
+                "Delete the topic and import it again.",
+            )
+        if at < bounds.log_start:
+            if self.partition.follows(trace):
+                return bounds.log_start
+            raise DataLossError(
+                f"Partition {self.index} begins at {bounds.log_start}, and its import had come to {at}: what lies"
+                " between was deleted before it was imported.",
+                "Restore it in the source, or delete the topic and import it again.",
+            )
+        if at > bounds.log_end:
+            raise InvalidArgumentError(
+                f"Partition {self.index} ends at {bounds.log_end}, and its import had come to {at}.",
+                "Import from the same log, or from a copy that isn't older.",
+            )
+        return at
 
     def ranges(self, of: PositionRange, size: int) -> list[PositionRange]:
         """Return ranges that make up a range, in order, of about so many bytes each; ``rows`` reads any of them."""
+        return [unit.of for unit in self.partition.units(of, size)]
 
     def rows(self, of: PositionRange) -> Iterator[Rows]:
-        """Yield all messages of a range but markers, in order."""
-
-
-def checked_start(of: ForeignPartition, index: int, trace: Mapping[str, Any], at: Position) -> Position:
-    """Return where the import of a partition goes on; see ``SourcePartition.check``."""
-    bounds = of.bounds()
-    for late in of.late(trace, at):
-        raise DataLossError(
-            f"Partition {index} has {late} now, which came when its import had come to {at} already.",
-            "Delete the topic and import it again.",
-        )
-    if at < bounds.log_start:
-        if of.follows(trace):
-            return bounds.log_start
-        raise DataLossError(
-            f"Partition {index} begins at {bounds.log_start}, and its import had come to {at}: what lies between was"
-            " deleted before it was imported.",
-            "Restore it in the source, or delete the topic and import it again.",
-        )
-    if at > bounds.log_end:
-        raise InvalidArgumentError(
-            f"Partition {index} ends at {bounds.log_end}, and its import had come to {at}.",
-            "Import from the same log, or from a copy that isn't older.",
-        )
-    return at
+        """Yield all messages of a range, in order."""
+        decisions = self.partition.decisions(of)
+        for unit in self.partition.units(of, _UNIT_BYTES):
+            for batch in self.partition.read(unit, IsolationLevel.READ_UNCOMMITTED, decisions, self.columns):
+                yield self.converted(batch)
 
 
 @dataclass(frozen=True, slots=True)

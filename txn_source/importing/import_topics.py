@@ -106,7 +106,11 @@ def import_topics(
     course = _course(sources, targets, how)
     parts = tuple(
         ImportedPart(
-            topics[lane.topic], lane.source.index, lane.of.start, lane.of.end, lane.source.bounds().high_watermark
+            topics[lane.topic],
+            lane.source.index,
+            lane.of.start,
+            lane.of.end,
+            lane.source.partition.bounds().high_watermark,
         )
         for lane in course.lanes
     )

@@ -159,7 +159,7 @@ class Importer:
         for feed in feeds:
             lane = feed.lane
             positions[lane.topic][lane.source.index] = feed.at
-            traces[lane.topic][lane.source.index] = lane.source.trace(Position.from_key(feed.at))
+            traces[lane.topic][lane.source.index] = lane.source.partition.trace(Position.from_key(feed.at))
             to_come = np.flatnonzero(np.isin(lane.groups, groups) & (lane.ends > feed.at))
             for span in to_come.tolist():
                 group, name, first = (int(of[span]) for of in (lane.groups, lane.spans.names, lane.spans.firsts))

@@ -8,19 +8,27 @@ name are ``name;2``, ``name;3`` and so on.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from txn_source.foreign.kafka.kafka_log import KafkaLog
 from txn_source.foreign.kafka.partition import KafkaPartition
-from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Part, Parts, Rows, SourceTopic, checked_start
-from txn_source.model.bounds import Bounds
+from txn_source.importing.history import (
+    ABORTED,
+    BEYOND,
+    COMMITTED,
+    UNDECIDED,
+    Part,
+    Parts,
+    Rows,
+    SourcePartition,
+    SourceTopic,
+)
 from txn_source.model.errors import TopicNotFoundError, shown
-from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import Position, PositionRange
+from txn_source.model.position import PositionRange
 from txn_source.model.transaction import TransactionState
 from txn_source.model.visibility import NO_TXN
 from txn_source.storage.arrays import numbers_in, truths_in
@@ -35,8 +43,6 @@ _STATES = {
 }
 _NO_TIMESTAMP = -1
 _FIRST, _LAST = -(-FIRST_MICROS // 1000), LAST_MICROS // 1000
-_UNIT_BYTES = 64 << 20
-_BEYOND = (1 << 63) - 1
 
 
 def kafka_topics(log: KafkaLog, names: Sequence[str]) -> list[SourceTopic]:
@@ -51,50 +57,29 @@ def kafka_topics(log: KafkaLog, names: Sequence[str]) -> list[SourceTopic]:
         partitions = [log.partition(partition) for partition in of_topic]
         ids = {partition.identity for partition in partitions if partition.identity}
         identity = f"kafka:{cluster}:{name}:{','.join(sorted(ids))}"
-        found.append(SourceTopic(name, identity, [KafkaSource(partition) for partition in partitions]))
+        sources = [SourcePartition(of.name.partition, of, _COLUMNS, _rows, partial(_parts, of)) for of in partitions]
+        found.append(SourceTopic(name, identity, sources))
     return found
 
 
-class KafkaSource:
-    """A partition of Kafka's."""
+def _parts(partition: KafkaPartition, of: PositionRange) -> Parts:
+    rows: list[Part] = []
+    for txn in partition.transactions(of):
+        marker = BEYOND if txn.marker is None else txn.marker.key
+        last = marker - 1 if txn.last is None or txn.marker is None else txn.last.key
+        rows.append((txn.producer_id, txn.first.key, marker, last, _STATES[txn.state], txn.identity))
+    return Parts.of(rows)
 
-    def __init__(self, partition: KafkaPartition) -> None:
-        self.index = partition.name.partition
-        self.partition = partition
 
-    def bounds(self) -> Bounds:
-        return self.partition.bounds()
-
-    def trace(self, at: Position) -> Mapping[str, Any]:
-        return self.partition.trace(at)
-
-    def check(self, trace: Mapping[str, Any], at: Position) -> Position:
-        return checked_start(self.partition, self.index, trace, at)
-
-    def parts(self, of: PositionRange) -> Parts:
-        found = self.partition.transactions(of)
-        rows: list[Part] = []
-        for txn in found:
-            marker = _BEYOND if txn.marker is None else txn.marker.key
-            last = marker - 1 if txn.last is None or txn.marker is None else txn.last.key
-            rows.append((txn.producer_id, txn.first.key, marker, last, _STATES[txn.state], txn.identity))
-        return Parts.of(rows)
-
-    def ranges(self, of: PositionRange, size: int) -> list[PositionRange]:
-        return [unit.of for unit in self.partition.units(of, size)]
-
-    def rows(self, of: PositionRange) -> Iterator[Rows]:
-        decisions = self.partition.decisions(of)
-        for unit in self.partition.units(of, _UNIT_BYTES):
-            for batch in self.partition.read(unit, IsolationLevel.READ_UNCOMMITTED, decisions, _COLUMNS):
-                key, value, offset, time, headers, producer, status = batch.columns
-                names = np.where(truths_in(status.is_valid()), numbers_in(producer), NO_TXN)
-                columns, fields = [key, value, event_times(time)], [*RAW_SCHEMA, EVENT_TIME]
-                if (properties := properties_of(headers)) is not None:
-                    columns.append(properties)
-                    fields.append(PROPERTIES)
-                rows = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
-                yield Rows(rows, numbers_in(offset).astype(np.int64), names)
+def _rows(batch: pa.RecordBatch) -> Rows:
+    key, value, offset, time, headers, producer, status = batch.columns
+    names = np.where(truths_in(status.is_valid()), numbers_in(producer), NO_TXN)
+    columns, fields = [key, value, event_times(time)], [*RAW_SCHEMA, EVENT_TIME]
+    if (properties := properties_of(headers)) is not None:
+        columns.append(properties)
+        fields.append(PROPERTIES)
+    rows = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+    return Rows(rows, numbers_in(offset).astype(np.int64), names)
 
 
 def event_times(millis: pa.Array) -> pa.Array:

@@ -8,8 +8,8 @@ property of that name that a message has of its own stays.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +19,19 @@ from txn_source.foreign.pulsar.columns import maps, numbers, taken
 from txn_source.foreign.pulsar.entries import txn_bits
 from txn_source.foreign.pulsar.partition import PulsarPartition
 from txn_source.foreign.pulsar.pulsar_log import PulsarLog
-from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Part, Parts, Rows, SourceTopic, checked_start
-from txn_source.model.bounds import Bounds
+from txn_source.importing.history import (
+    ABORTED,
+    BEYOND,
+    COMMITTED,
+    UNDECIDED,
+    Part,
+    Parts,
+    Rows,
+    SourcePartition,
+    SourceTopic,
+)
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import Position, PositionRange, key_of
+from txn_source.model.position import PositionRange, key_of
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
 from txn_source.model.visibility import NO_TXN, IntArray
@@ -45,8 +53,6 @@ METADATA = (
     "__index",
 )
 """What can be kept as properties."""
-_UNIT_BYTES = 64 << 20
-_BEYOND = (1 << 63) - 1
 _LEAST_BITS = 47
 
 
@@ -72,7 +78,7 @@ def pulsar_topics(
         of_topic = [partition for partition in log.partitions() if partition.topic == full]
         partitions = [log.partition(partition) for partition in of_topic or [PartitionName(full, -1)]]
         schema = _target_schema(log, full) if typed else None
-        sources = [PulsarSource(partition, kept, schema or RAW_SCHEMA) for partition in partitions]
+        sources = [_source(partition, kept, schema or RAW_SCHEMA) for partition in partitions]
         found.append(SourceTopic(name, f"pulsar:{full}", sources, schema))
     return found
 
@@ -86,62 +92,43 @@ def _target_schema(log: PulsarLog, topic: str) -> pa.Schema:
     return check_topic_schema(pa.schema([pa.field(of.name, types.get(of.name, of.type)) for of in RAW_SCHEMA]))
 
 
-class PulsarSource:
-    """A partition of Pulsar's, or a topic without partitions."""
+def _source(partition: PulsarPartition, metadata: Sequence[str], schema: pa.Schema) -> SourcePartition:
+    """Return a partition, or a topic without partitions."""
+    if schema is RAW_SCHEMA:
+        partition.schema = None  # an import of bytes ignores the types that the source's options give
+    asked = [name for name in metadata if name != _MESSAGE_ID]
+    columns = [*_COLUMNS, *asked, *(["__batch_index"] if _MESSAGE_ID in metadata else [])]
+    number = max(partition.name.partition, 0)
+    rows = partial(_rows, metadata=metadata, schema=schema)
+    return SourcePartition(number, partition, columns, rows, partial(_parts, partition))
 
-    def __init__(
-        self, partition: PulsarPartition, metadata: Sequence[str] = (), schema: pa.Schema = RAW_SCHEMA
-    ) -> None:
-        self.index = max(partition.name.partition, 0)
-        self.partition = partition
-        self._metadata = tuple(metadata)
-        self._schema = schema
-        if schema is RAW_SCHEMA:
-            partition.schema = None  # what is imported are bytes, whatever the source's options say
 
-    def bounds(self) -> Bounds:
-        return self.partition.bounds()
+def _parts(partition: PulsarPartition, of: PositionRange) -> Parts:
+    rows: list[Part] = []
+    for txn in partition.outcomes().all():
+        if txn.first < 0 or txn.first >= of.end.key:
+            continue
+        marker = max(txn.marker, txn.last + 1)
+        state = COMMITTED
+        if txn.state is TransactionState.ABORTED:
+            state = ABORTED
+        elif txn.state is TransactionState.OPEN:
+            marker = BEYOND
+            state = COMMITTED if txn.first < txn.open_from else UNDECIDED
+        rows.append((txn.txn, txn.first, marker, max(txn.last, txn.first), state, txn_bits(txn.txn)))
+    return Parts.of(rows)
 
-    def trace(self, at: Position) -> Mapping[str, Any]:
-        return self.partition.trace(at)
 
-    def check(self, trace: Mapping[str, Any], at: Position) -> Position:
-        return checked_start(self.partition, self.index, trace, at)
-
-    def parts(self, of: PositionRange) -> Parts:
-        rows: list[Part] = []
-        for txn in self.partition.outcomes().all():
-            if txn.first < 0 or txn.first >= of.end.key:
-                continue
-            marker = max(txn.marker, txn.last + 1)
-            state = COMMITTED
-            if txn.state is TransactionState.ABORTED:
-                state = ABORTED
-            elif txn.state is TransactionState.OPEN:
-                marker = _BEYOND
-                state = COMMITTED if txn.first < txn.open_from else UNDECIDED
-            rows.append((txn.txn, txn.first, marker, max(txn.last, txn.first), state, txn_bits(txn.txn)))
-        return Parts.of(rows)
-
-    def ranges(self, of: PositionRange, size: int) -> list[PositionRange]:
-        return [unit.of for unit in self.partition.units(of, size)]
-
-    def rows(self, of: PositionRange) -> Iterator[Rows]:
-        decisions = self.partition.decisions(of)
-        asked = [name for name in self._metadata if name != _MESSAGE_ID]
-        names = [*_COLUMNS, *asked, *(["__batch_index"] if _MESSAGE_ID in self._metadata else [])]
-        for unit in self.partition.units(of, _UNIT_BYTES):
-            for batch in self.partition.read(unit, IsolationLevel.READ_UNCOMMITTED, decisions, names):
-                key, value, time, properties, ledger, entry, txn = batch.columns[: len(_COLUMNS)]
-                if self._metadata:
-                    properties = _with_metadata(batch, properties, self._metadata)
-                columns = [key, value]
-                has_time = time.null_count < len(time)
-                has_properties = len(properties.keys) > 0
-                columns += [time] * has_time + [properties] * has_properties
-                schema = pa.schema([*self._schema, *[EVENT_TIME] * has_time, *[PROPERTIES] * has_properties])
-                keys = key_of(numbers_in(ledger).astype(np.int64), numbers_in(entry).astype(np.int64))
-                yield Rows(pa.RecordBatch.from_arrays(columns, schema=schema), keys, _numbers(txn))
+def _rows(batch: pa.RecordBatch, metadata: Sequence[str], schema: pa.Schema) -> Rows:
+    key, value, time, properties, ledger, entry, txn = batch.columns[: len(_COLUMNS)]
+    if metadata:
+        properties = _with_metadata(batch, properties, metadata)
+    has_time = time.null_count < len(time)
+    has_properties = len(properties.keys) > 0
+    columns = [key, value, *[time] * has_time, *[properties] * has_properties]
+    fields = pa.schema([*schema, *[EVENT_TIME] * has_time, *[PROPERTIES] * has_properties])
+    keys = key_of(numbers_in(ledger).astype(np.int64), numbers_in(entry).astype(np.int64))
+    return Rows(pa.RecordBatch.from_arrays(columns, schema=fields), keys, _numbers(txn))
 
 
 def _with_metadata(batch: pa.RecordBatch, properties: pa.MapArray, metadata: Sequence[str]) -> pa.Array:

@@ -31,20 +31,23 @@ class Slice:
 
 
 def pack(slices: Sequence[Slice], target_bytes: int) -> list[list[Slice]]:
-    """Return the slices in tasks of about ``target_bytes``, in their order and each in one task.
+    """Return the slices in tasks of about ``target_bytes``, as ``packed``; neighbours on one partition are joined."""
+    return [_joined(slices[run.start : run.stop]) for run in packed([each.cost_bytes for each in slices], target_bytes)]
 
-    A task is closed when the next slice would take it more than half of itself over the target. Neighbours on one
-    partition are joined into one slice.
+
+def packed(costs: Sequence[int], target_bytes: int) -> Iterator[range]:
+    """Yield the indexes of each task's parts, by the parts' costs in bytes, in their order.
+
+    A task is closed when the next part would take it more than half of the part over the target.
     """
-    tasks: list[list[Slice]] = []
-    size = 0
-    for piece in slices:
-        if not tasks or size + piece.cost_bytes / 2 > target_bytes:
-            tasks.append([])
-            size = 0
-        size += piece.cost_bytes
-        _add(tasks[-1], piece)
-    return tasks
+    first = size = 0
+    for index, cost in enumerate(costs):
+        if index > first and size + cost / 2 > target_bytes:
+            yield range(first, index)
+            first, size = index, 0
+        size += cost
+    if costs:
+        yield range(first, len(costs))
 
 
 def pack_in_step(slices: Sequence[Slice], times_us: Sequence[int], target_bytes: int) -> list[list[Slice]]:

@@ -13,6 +13,7 @@ The model decides bounds, levels and visibility; the log knows its files and its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -121,6 +122,21 @@ class Resolved:
 
 
 @dataclass(frozen=True, slots=True)
+class Cutting:
+    """How the ends of ranges are moved to a cut."""
+
+    inside: Mapping[Name, MessageId] = field(default_factory=dict)
+    """Messages inside entries before which ranges are to end. The given ranges end before these entries; the returned
+    ends lie behind them, unless a transaction begins there."""
+    whole: bool = True
+    """False: move no end to a cut, only behind the entries of ``inside``."""
+    from_cut: bool = False
+    """The starts are a cut, too, so that one partition alone can be cut."""
+    upward: bool = False
+    """Return the smallest cut at or above the ends instead; the starts are a cut."""
+
+
+@dataclass(frozen=True, slots=True)
 class FoundCut:
     """Ends at a cut, in the order of the partitions; ``untold``: the promise that the log can't keep, or None."""
 
@@ -173,28 +189,10 @@ class LogSource(Protocol[L]):
             OutOfRangeError: a position that the partition never had, or a time before a topic was made.
         """
 
-    def cut(
-        self,
-        look: L,
-        ranges: Sequence[PositionRange],
-        *,
-        inside: Mapping[Name, MessageId] | None = None,
-        whole: bool = True,
-        from_cut: bool = False,
-        upward: bool = False,
-    ) -> FoundCut:
-        """Return the largest cut at or below the ends of ranges, but not below their starts.
+    def cut(self, look: L, ranges: Sequence[PositionRange], how: Cutting) -> FoundCut:
+        """Return the largest cut at or below the ends of the partitions' ranges, but not below their starts.
 
         A reader then sees each transaction that lies wholly at or above the starts whole, or not at all.
-
-        Args:
-            look: the partitions.
-            ranges: the range of each partition.
-            inside: messages inside entries before which ranges are to end. The given ranges end before these entries;
-                the returned ends lie behind them, unless a transaction begins there.
-            whole: False: move no end to a cut, only behind the entries of ``inside``.
-            from_cut: the starts are a cut, too, so that one partition alone can be cut.
-            upward: return the smallest cut at or above the ends instead; the starts are a cut.
         """
 
     def split(

@@ -11,7 +11,7 @@ from typing import Any
 from txn_source.model.errors import DataLossError, InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, MessageId, Position, PositionRange
-from txn_source.reading.log_source import L, LogSource
+from txn_source.reading.log_source import Cutting, L, LogSource
 from txn_source.reading.places import AsOf, AtTime, Cut, Name, Place, Side
 from txn_source.reading.request import ReadRequest, Selection
 
@@ -59,7 +59,7 @@ def ranges_of(
     }
     if not request.cuts and not inside:
         return ranges
-    found = source.cut(look, ranges, inside=inside, whole=request.cuts)
+    found = source.cut(look, ranges, Cutting(inside, whole=request.cuts))
     told(found.untold)
     return ending(ranges, found.ends)
 
@@ -105,7 +105,7 @@ def cuts_of(source: LogSource[L], selection: Selection, levels: Sequence[Isolati
         }
         with suppress(*((DataLossError,) if left > 1 else ())):  # trimmed meanwhile: look again
             if committed in found:
-                at = source.cut(look, found[committed])
+                at = source.cut(look, found[committed], Cutting())
                 tell(at.untold)
                 found[committed] = ending(found[committed], at.ends)
             break

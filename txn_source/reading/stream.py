@@ -32,7 +32,7 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.kinds import ALL_DECISIONS
 from txn_source.model.position import LATEST, MessageId, Position, PositionRange
 from txn_source.reading.limits import StreamLimits, admit, too_few
-from txn_source.reading.log_source import L, LogSource, Rows, lost
+from txn_source.reading.log_source import Cutting, L, LogSource, Rows, lost
 from txn_source.reading.places import AsOf, AtTime, Inside, Kept, Name, Place, Side, by_topic
 from txn_source.reading.plan import ReadPlan
 from txn_source.reading.ranges import ending, positions_of, tell
@@ -293,7 +293,7 @@ class Stream(Generic[L]):
         """Return ends lowered to a cut, if the query wants one; log a promise that can't be kept once."""
         if not self._request.cuts:
             return list(ends)
-        found = self._source.cut(look, ending(starts, ends), from_cut=from_cut)
+        found = self._source.cut(look, ending(starts, ends), Cutting(from_cut=from_cut))
         if found.untold != self._untold:
             self._untold = found.untold
             tell(found.untold)
@@ -306,7 +306,7 @@ class Stream(Generic[L]):
         lowered = self._lowered(look, starts, ends, from_cut=True)
         if lowered != starts:
             return lowered
-        raised = self._source.cut(look, ending(starts, ends), upward=True).ends
+        raised = self._source.cut(look, ending(starts, ends), Cutting(upward=True)).ends
         return [min(top, end) for top, end in zip(tops, raised, strict=True)]
 
     def _waits_for_more(self, look: L, starts: list[Position], tops: list[Position], limits: StreamLimits) -> bool:

@@ -17,8 +17,8 @@ from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import OutOfRangeError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import Slice
-from txn_source.model.position import MessageId, Position, PositionRange
-from txn_source.reading.log_source import Description, FoundCut, Resolved, lost
+from txn_source.model.position import Position, PositionRange
+from txn_source.reading.log_source import Cutting, Description, FoundCut, Resolved, lost
 from txn_source.reading.places import AsOf, AtTime, Inside, Kept, Name
 from txn_source.reading.request import ReadRequest, Selection
 from txn_source.reading.stream_offset import OwnOffsets
@@ -74,24 +74,15 @@ class OwnLog:
                 found[partition.name] = None if at is None or at >= partition.bounds.upper(level) else Resolved(at)
         return found
 
-    def cut(
-        self,
-        look: Source,
-        ranges: Sequence[PositionRange],
-        *,
-        inside: Mapping[Name, MessageId] | None = None,
-        whole: bool = True,
-        from_cut: bool = False,
-        upward: bool = False,
-    ) -> FoundCut:
+    def cut(self, look: Source, ranges: Sequence[PositionRange], how: Cutting) -> FoundCut:
         """Return the cut that the service finds. Ranges of our own log never end inside an entry."""
         ids = [p.view.partition_id for p in look.partitions]
         ends = [reach.end for reach in ranges]
         at_log_end = all(p.bounds.log_end == end for p, end in zip(look.partitions, ends, strict=True))
-        if not whole or (not from_cut and not upward and (len(ends) < 2 or at_log_end)):
+        if not how.whole or (not how.from_cut and not how.upward and (len(ends) < 2 or at_log_end)):
             return FoundCut(ends)
-        starts = dict(zip(ids, (reach.start for reach in ranges), strict=True)) if from_cut or upward else None
-        found = self._stub.find_cut(dict(zip(ids, ends, strict=True)), starts, upward=upward)
+        starts = dict(zip(ids, (reach.start for reach in ranges), strict=True)) if how.from_cut or how.upward else None
+        found = self._stub.find_cut(dict(zip(ids, ends, strict=True)), starts, upward=how.upward)
         return FoundCut([max(reach.start, found[id_]) for id_, reach in zip(ids, ranges, strict=True)])
 
     def split(

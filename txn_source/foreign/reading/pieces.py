@@ -13,7 +13,7 @@ from dataclasses import replace
 from txn_source.foreign.foreign_log import Decisions, PartitionName, ReadUnit
 from txn_source.foreign.reading.topics import SeenPartition
 from txn_source.model.errors import DataLossError
-from txn_source.model.packing import OPENING_COST_BYTES
+from txn_source.model.packing import OPENING_COST_BYTES, packed
 from txn_source.model.position import PositionRange
 from txn_source.model.values import dataclass
 from txn_source.reading.places import Inside, Name
@@ -61,7 +61,8 @@ def pieces_of(
             part = unit if place is None else replace(unit, inside=place)
             piece = Piece(of.name, of.partition.identity, part, decided.needed(unit.of))
             pieces.append((piece, unit.bytes + opening))
-    return _packed(pieces, target)
+    tasks_of = packed([cost for _, cost in pieces], target)
+    return [[pieces[index][0] for index in task] for task in tasks_of]
 
 
 def _units(of: SeenPartition, reach: PositionRange, unit_bytes: int, request: ReadRequest) -> list[ReadUnit]:
@@ -76,16 +77,3 @@ def _units(of: SeenPartition, reach: PositionRange, unit_bytes: int, request: Re
         before = PositionRange(reach.start, max(reach.start, min(lost.start, reach.end)))
         behind = PositionRange(max(reach.start, min(lost.end, reach.end)), reach.end)
         return [unit for part in (before, behind) if not part.empty for unit in _units(of, part, unit_bytes, request)]
-
-
-def _packed(pieces: Sequence[tuple[Piece, int]], target: int) -> list[list[Piece]]:
-    """Return pieces in tasks of about so many bytes, in their order; the rule is that of ``model.packing.pack``."""
-    tasks: list[list[Piece]] = []
-    size = 0
-    for piece, cost in pieces:
-        if not tasks or size + cost / 2 > target:
-            tasks.append([])
-            size = 0
-        tasks[-1].append(piece)
-        size += cost
-    return tasks
