@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import pickle
@@ -86,6 +87,21 @@ def test_what_a_killed_program_left_is_removed_by_the_next() -> None:
     folder = Path(found.stdout.strip()).parent
     with connect("memory:"):
         eventually(lambda: not folder.exists())  # the log of another test may be at it
+
+
+def test_log_that_is_being_made_is_no_leftover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let another program make such a log while this one does: neither deletes the other's."""
+    flock, another = fcntl.flock, "import txn_source; txn_source.connect('memory:').close()"
+
+    def slowly(fd: int, how: int) -> None:
+        subprocess.run([sys.executable, "-c", another], timeout=60, check=True)
+        flock(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", slowly)
+    with connect("memory:") as log:
+        monkeypatch.undo()
+        log.create_topic("orders")
+        assert log.topics() == ["orders"]
 
 
 def test_options_of_other_logs_and_other_doors_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

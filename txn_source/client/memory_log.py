@@ -56,7 +56,9 @@ def _new_folder() -> tuple[Path, int]:
         with suppress(OSError):
             _remove(left.parent, _locked(left, 0), forks.this_process)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
-    return folder, _locked(folder / "lock", os.O_CREAT)
+    lock = _locked(folder / "new", os.O_CREAT)
+    os.rename(folder / "new", folder / "lock")  # a lock that isn't held yet would look like a dead process's
+    return folder, lock
 
 
 def _locked(file: Path, flags: int) -> int:
