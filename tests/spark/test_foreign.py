@@ -9,13 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 import txn_source
 from tests.foreign.kafka import samples as kafka
 from tests.foreign.pulsar import sample_cases as pulsar
+from tests.reading.kinds import history_of
 from tests.spark.plain import Frame, logs_closed, source_of
 from tests.tiers.stores import CREDENTIALS, S3Server
 from txn_source.foreign.foreign_log import PartitionName
@@ -140,6 +141,33 @@ def test_catalog_shows_topics(spark: SparkSession, cases: Path) -> None:
             spark.sql(statement)
     with pytest.raises(Exception, match=r"as of a time.*Use VERSION AS OF with offsets, or WITH \(endingTimestamp"):
         spark.sql("SELECT * FROM of_kafka.public.txn TIMESTAMP AS OF '2025-01-01'")
+
+
+@pytest.mark.parametrize("kind", ["kafka", "pulsar"])
+def test_scans_of_a_query_end_at_one_moment(spark: SparkSession, kind: str, tmp_path: Path) -> None:
+    """Plan one table of a query, and write to both before the other one is planned: neither shows what is new. Trim the
+    other one then: its loss is an error."""
+    history = history_of(kind, tmp_path)
+    spark.conf.set(f"spark.sql.catalog.of_{kind}2", "io.txnlog.spark.TxnLogCatalog")
+    spark.conf.set(f"spark.sql.catalog.of_{kind}2.path", str(history.target))
+
+    def planned() -> DataFrame:
+        scans = [f"SELECT int(string(value)) n FROM of_{kind}2.public.{topic}" for topic in "ab"]
+        frame = spark.sql(" UNION ALL ".join(scans))
+        frame._jdf.queryExecution().sparkPlan().collectLeaves().apply(0).inputPartitions()
+        return frame
+
+    frame = planned()
+    sent = history.transfer(0, 2)
+    for _ in range(9):
+        sent += history.send(2)
+        history.publish()
+    assert sorted(row.n for row in frame.collect()) == [0, 1, 2]
+    late = planned()
+    history.trim(2)
+    with pytest.raises(PySparkException, match=r"\[TXNLOG_DATA_LOSS\] .* was trimmed after the query's cut was made\."):
+        late.collect()
+    assert {0, 1, sent[0], sent[-1]} <= {row.n for row in planned().collect()}
 
 
 def test_what_cannot_be_is_refused(cases: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from txn_source.foreign.formats import Format
 from txn_source.foreign.target import ForeignTarget
@@ -13,8 +14,8 @@ from txn_source.reading.limits import StreamLimits
 from txn_source.reading.options import BATCH_ONLY, READ, STREAM_ONLY, check_side, limits_of, request_of
 from txn_source.reading.request import ReadRequest, Selection
 
-_HINTS = ("__pushedFilters", "__limit")
-"""A catalog sends them along; whoever takes no notice of them reads more than it must."""
+_INTERNAL = ("__pushedFilters", "__limit", "__cutStart")
+"""Options that a catalog sends along. The first two are hints: a read that ignores them has more rows than it needs."""
 _OWN_LOGS = (
     "endpoint",
     "asOfTimestamp",
@@ -61,7 +62,8 @@ class ForeignOptions:
             check_side(side, which, usual)
             sides.append(side)
         meant = GivenOptions(given)
-        request = request_of(meant, *sides)
+        began = meant.optional("__cutStart", lambda text: rules.parse_side(text, EARLIEST))
+        request = replace(request_of(meant, *sides), began=began)
         choice = given.get("metadatacolumns", "default")
         limits = StreamLimits() if kind == BATCH else limits_of(meant, bare_ms=True)
         return cls(target.with_options(own), rules.selection(given), request, limits, choice, given)
@@ -77,7 +79,7 @@ def checked(rules: Format, options: Mapping[str, str], kind: str, properties: Co
         "logs of txnlog's own": _OWN_LOGS,
     }
     kinds = {BATCH: batch, STREAM: stream, SCHEMA: batch | stream}
-    given.check({*READ, *_HINTS, *rules.open_options, *rules.read_options, *kinds[kind]}, elsewhere)
+    given.check({*READ, *_INTERNAL, *rules.open_options, *rules.read_options, *kinds[kind]}, elsewhere)
     return given
 
 

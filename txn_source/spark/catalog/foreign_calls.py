@@ -10,17 +10,16 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from txn_source.foreign.foreign_log import ForeignLog
-from txn_source.foreign.read_only_log import ReadOnlyLog
 from txn_source.foreign.reading.options import BATCH, SCHEMA, ForeignOptions, checked
 from txn_source.foreign.reading.topics import label, topics_of
 from txn_source.foreign.scan import count
 from txn_source.foreign.source import ForeignSource
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
-from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import OPENING_COST_BYTES
 from txn_source.model.topic_name import TopicName
 from txn_source.reading.plan import plan
+from txn_source.spark.catalog.read_calls import query_cut
 from txn_source.spark.schema import to_spark
 
 _DEFAULT = ("public", "default")
@@ -107,10 +106,9 @@ class ForeignCatalogCalls:
             "Use VERSION AS OF with offsets, or WITH (endingTimestamp = '...'), which goes by the messages' times.",
         )
 
-    def cut(self, topics: Mapping[str, Sequence[str]]) -> dict[str, str]:
-        """Return where the scans of a query end, by isolation level, as ``endingOffsets`` takes it."""
-        log = ReadOnlyLog(self._target)
-        return {level: log.cut(list(names), IsolationLevel.parse(level)).json() for level, names in topics.items()}
+    def cut(self, topics: Mapping[str, Sequence[str]]) -> dict[str, dict[str, str]]:
+        """Return options of the scans of a query, by isolation level: where they end, and began then, at one moment."""
+        return query_cut(ForeignSource(self._target), topics)
 
     def outlook(self, options: Mapping[str, str]) -> dict[str, Any]:
         """Return what a batch read would find now; rows are at most so many."""

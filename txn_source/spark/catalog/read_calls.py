@@ -23,6 +23,7 @@ from txn_source.model.position import LATEST
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState
 from txn_source.model.units import format_count
+from txn_source.reading.log_source import LogSource
 from txn_source.reading.places import by_topic
 from txn_source.reading.ranges import cuts_of
 from txn_source.reading.request import ReadRequest, Selection
@@ -45,14 +46,8 @@ class ReadCalls:
 
     def cut(self, topics: Mapping[str, Sequence[str]]) -> dict[str, dict[str, str]]:
         """Return options of the scans of a query, by isolation level: where they end, and began then, at one moment."""
-        whole = {str(_topic_of(name)) for names in topics.values() for name in names}
-        selection = Selection(tuple(sorted(whole)), columns=())
-        cuts = cuts_of(OwnLog(self._access), selection, [IsolationLevel.parse(level) for level in topics])
-        found = {level: cuts[IsolationLevel.parse(level)] for level in topics}
-        return {
-            level: {"endingoffsets": cut.json(), "__cutstart": json.dumps(by_topic(cut.starts))}
-            for level, cut in found.items()
-        }
+        whole = {level: [str(_topic_of(name)) for name in names] for level, names in topics.items()}
+        return query_cut(OwnLog(self._access), whole)
 
     def outlook(self, options: Mapping[str, str]) -> dict[str, Any]:
         """Return what a batch read would find now."""
@@ -137,6 +132,17 @@ class ReadCalls:
             return {}
         oldest = min(holders, key=lambda txn: (-txn.age, txn.id))
         return {"heldBackBy": str(oldest.id), "heldBackMessages": sum(waiting.values())}
+
+
+def query_cut(source: LogSource[Any], topics: Mapping[str, Sequence[str]]) -> dict[str, dict[str, str]]:
+    """Return options of the scans of a query, by isolation level: where they end, and began then, at one moment."""
+    selection = Selection(tuple(sorted({name for names in topics.values() for name in names})), columns=())
+    cuts = cuts_of(source, selection, [IsolationLevel.parse(level) for level in topics])
+    found = {level: cuts[IsolationLevel.parse(level)] for level in topics}
+    return {
+        level: {"endingoffsets": cut.json(), "__cutstart": json.dumps(by_topic(cut.starts, cut.shown))}
+        for level, cut in found.items()
+    }
 
 
 def _is_fixed(source: Source, request: ReadRequest) -> bool:

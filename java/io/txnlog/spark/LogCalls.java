@@ -54,8 +54,11 @@ final class LogCalls {
     }
   }
 
-  /** Returns the texts of an object, by their names. */
+  /** Returns the texts of an object, by their names; throws if it is something else, which would have none. */
   static Map<String, String> texts(JsonNode of) {
+    if (!of.isObject()) {
+      throw new IllegalArgumentException("not an object: " + of);
+    }
     Map<String, String> all = new TreeMap<>();
     of.fieldNames().forEachRemaining(name -> all.put(name, of.get(name).asText()));
     return all;
