@@ -67,9 +67,9 @@ class History:
     tells = True
     """Its transactions have the same name on each partition."""
     foresees = True
-    """It shows what is written and can't be read yet, so that this holds back what was committed elsewhere."""
+    """The log shows entries that can't be read yet, so they hold back transactions that were committed elsewhere."""
     at_once = False
-    """What is written can be read; else ``publish`` makes it so."""
+    """Entries can be read when they are written; else ``publish`` makes them readable."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.clock = root, ManualClock()
@@ -146,7 +146,7 @@ class History:
                 self.publish(*([place] if self.foresees and rng.random() < 0.7 else []))
 
     def settle(self) -> None:
-        """Commit what is open, and make everything readable."""
+        """Commit the open transactions, and make everything readable."""
         for txn in [*self.open]:
             self.end(txn)
         self.publish()

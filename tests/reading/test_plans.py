@@ -54,7 +54,7 @@ def test_levels_show_what_they_may_up_to_a_cut(history: History, seed: int) -> N
 
 
 def check_parts(history: History, planned: ReadPlan) -> None:
-    """Check that the parts of each partition follow each other in its range; what was read tells that none is left."""
+    """Check that the parts of each partition follow each other in its range; the rows show that none is missing."""
     at = {name: reach.start for name, reach in planned.ranges}
     ends = {name: reach.end for name, reach in planned.ranges}
     for name, of in map(history.part, planned.parts):
@@ -108,7 +108,7 @@ def test_each_range_has_what_lies_in_it(history: History) -> None:
 
 
 def test_words_and_times_stand_for_places(history: History) -> None:
-    """Read from and to earliest, latest and times, of all places or of one; what can't be read yet has no time."""
+    """Read from and to earliest, latest and times, of all places or of one; unreadable messages have no time."""
     for place in (0, 1, 2, 0):
         history.send(place)
     hanging = history.begin()
@@ -159,7 +159,7 @@ def test_plan_is_pinned(history: History) -> None:
 
 
 def test_cut_bounds_later_reads(history: History) -> None:
-    """Take the cuts of a moment; what is written later lies above them, and each message on one side; as text, too."""
+    """Take the cuts of a moment, also as text: later messages lie above them, and each message on one side."""
     hanging = history.begin()
     history.send(0, txn=hanging)
     history.transfer(0, 2)
@@ -214,7 +214,7 @@ def test_cut_tells_what_was_trimmed_since(history: History, caplog: pytest.LogCa
 
 
 def test_places_that_cannot_be_are_refused(history: History) -> None:
-    """Name positions beyond the end, of what isn't read or not of all, and one without its partition."""
+    """Name positions beyond the end, of other partitions, not of all partitions, and one without a partition."""
     at, end = history.entries[2][0].position, history.planned(ReadRequest()).ranges[2][1].end
     refused: list[tuple[type[Exception], str, Side]] = [
         (OutOfRangeError, "lies outside .*b", on(history, {2: end.plus(1)})),

@@ -36,7 +36,7 @@ FROM_HERE = Side(LATEST)
 
 @pytest.fixture
 def warned(caplog: pytest.LogCaptureFixture) -> Any:
-    """Return the warnings of what was lost so far."""
+    """Return the warnings of data loss so far."""
     caplog.set_level(logging.WARNING)
     return lambda: [m for m in (of.getMessage() for of in caplog.records) if m.endswith("(failOnDataLoss=false)")]
 
@@ -269,7 +269,7 @@ def test_another_level_is_refused_or_ruled(history: History, level: Any) -> None
             query.next()
 
 
-# What is lost
+# Data loss
 
 
 def test_what_was_trimmed_unread_is_lost(history: History, warned: Any) -> None:

@@ -129,6 +129,14 @@ def test_catalog_shows_topics(spark: SparkSession, cases: Path) -> None:
         172,
     )  # of 174 that are stable 2 are a transaction's that another partition holds back
     assert producers > 3
+    uncommitted = spark.sql(
+        "SELECT count(*) FROM of_kafka.public.txn WITH (`kafka.isolation.level` = 'read_uncommitted')"
+    )
+    assert uncommitted.collect() == [(rows,)]
+    until = """WITH (endingOffsetsByTimestamp = '{"txn": {"0": 4102444800000}}')"""
+    assert spark.sql(f"SELECT count(*) FROM of_kafka.public.txn {until}").collect() == [(78,)]
+    with pytest.raises(Exception, match="There is no option '__limit'"):
+        spark.sql("SELECT * FROM of_kafka.public.txn WITH (__limit = 1)").collect()
     assert spark.sql("SELECT count(*) FROM of_kafka.public.txn VERSION AS OF '100'").collect() == [(58,)]
     for statement in (
         "CREATE TABLE of_kafka.public.new (a INT)",
@@ -145,8 +153,8 @@ def test_catalog_shows_topics(spark: SparkSession, cases: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["kafka", "pulsar"])
 def test_scans_of_a_query_end_at_one_moment(spark: SparkSession, kind: str, tmp_path: Path) -> None:
-    """Plan one table of a query, and write to both before the other one is planned: neither shows what is new. Trim the
-    other one then: its loss is an error."""
+    """Plan one table of a query, and write to both tables before the other one is planned: neither shows the new rows.
+    Trim the other one in between: the loss is an error."""
     history = history_of(kind, tmp_path)
     spark.conf.set(f"spark.sql.catalog.of_{kind}2", "io.txnlog.spark.TxnLogCatalog")
     spark.conf.set(f"spark.sql.catalog.of_{kind}2.path", str(history.target))
@@ -176,6 +184,7 @@ def test_what_cannot_be_is_refused(cases: Path) -> None:
     for options, told in (
         ({}, "needs one of the options"),
         ({"topic": "txn", "limit": "5"}, "There is no option 'limit'"),
+        ({"topic": "txn", "__limit": "5"}, "There is no option '__limit'"),
         ({"topic": "txn", "versionAsOf": "1"}, "There is no option 'versionasof'"),
         ({"topic": "nope"}, "There is no topic 'nope'"),
         ({"topic": "txn", "subscription": "s"}, "'subscription' is for logs of txnlog's own"),

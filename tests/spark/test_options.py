@@ -234,6 +234,8 @@ def test_option_names_are_taken_in_any_case(orders, read, values) -> None:
         "hoodie.datasource.query.type": "another format",
         "limit": "There is no option 'limit'",
         "pushedFilters": "There is no option 'pushedfilters'",
+        "__limit": "There is no option '__limit'",
+        "__cutStart": "There is no option '__cutstart'",
         "header": "There is no option 'header'",
     }.items(),
 )

@@ -27,7 +27,7 @@ def schema_of(
 
     Args:
         target: the log.
-        look: what is read of it.
+        look: the partitions of the read.
         columns: their names; None: those of ``choice``, as ``metadataColumns`` has it.
         choice: which columns there are beside the payload's.
         options: those of the read.

@@ -18,6 +18,8 @@ T = TypeVar("T")
 CATALOG_DEFAULTS = "catalogdefaults"
 """Names of options, with commas between them, that a catalog gives to all queries: where one means nothing it is left
 out. It comes with each query through a catalog."""
+INTERNAL = "__"
+"""The names of options begin with it that a catalog adds to a query, and nobody else."""
 _OBEYED_BY_SPARK = ("timestampasof", "versionasof")
 """Where a query goes through a catalog."""
 _PASSED_ON = ("table-of-topic", "nativetieredreads")
@@ -33,6 +35,7 @@ class GivenOptions:
         self._passed_on = {*_PASSED_ON, *passed_on}
         self._options = {name.lower(): (name, value) for name, value in options.items()}
         _, defaults = self._options.pop(CATALOG_DEFAULTS, ("", None))
+        self._internal = defaults is not None
         self._defaults = set((defaults or "").split(","))
         if defaults is not None:
             self._defaults |= set(_OBEYED_BY_SPARK)
@@ -66,6 +69,8 @@ class GivenOptions:
         ours = {name.lower(): (name, what) for what, names in elsewhere.items() for name in names}
         self._options = {n: o for n, o in self._options.items() if n in known or n not in self._defaults}
         for lower, (name, _) in self._options.items():
+            if lower.startswith(INTERNAL) and not self._internal:
+                raise InvalidArgumentError(f"There is no option {name!r}.", "Leave it out.")
             if lower in known or (beginnings and lower.startswith(beginnings)):
                 continue
             if lower in ours:
@@ -73,7 +78,7 @@ class GivenOptions:
                 raise InvalidArgumentError(f"The option {proper!r} is for {what}.", remedies.get(what, "Leave it out."))
             if (told := others(name)) is not None:
                 raise InvalidArgumentError(f"There is no option {told[0]!r} here.", told[1])
-            near = difflib.get_close_matches(lower, [n for n in known if not n.startswith("__")], n=1, cutoff=0.75)
+            near = difflib.get_close_matches(lower, [n for n in known if not n.startswith(INTERNAL)], n=1, cutoff=0.75)
             if near:
                 raise InvalidArgumentError(f"There is no option {name!r}.", f"Did you mean {known[near[0]]!r}?")
             if lower not in self._passed_on:

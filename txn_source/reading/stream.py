@@ -86,8 +86,8 @@ class KeepsLevel:
         """Refuse another level."""
         if start.level not in (None, self._level):
             raise InvalidArgumentError(
-                f"The checkpoint is of a query at {start.level}, and this one is at {self._level}: what lies below its"
-                " offsets was seen otherwise.",
+                f"The checkpoint is of a query at {start.level}, and this one is at {self._level}: the two show other"
+                " rows below its offsets.",
                 "Keep the isolation level, or begin a new query with a new checkpoint.",
             )
 

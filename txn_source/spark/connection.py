@@ -88,11 +88,11 @@ def readable(method: Callable[P, R]) -> Callable[P, R]:
 
 
 class UpstreamError(Exception):
-    """What Spark hands over has ended with an error, of which Spark tells the cause itself."""
+    """Spark's rows for a write ended with an error, whose cause Spark reports itself."""
 
 
 def handed_over(items: Iterable[T]) -> Iterator[T]:
-    """Yield what Spark hands over; where it fails, that is no error of ours."""
+    """Yield Spark's items for a write; an error of theirs becomes an ``UpstreamError``."""
     try:
         yield from items
     except Exception as error:
@@ -103,7 +103,7 @@ def shown(error: Exception) -> Exception:
     """Return what Spark is to show of an error: one line, since only the text is of use to whoever made the mistake.
 
     Our own frames are cut off a ``TxnLogError``. Spark's own errors, and what went wrong upstream of a write, stay as
-    they are. Anything else becomes an error of ours, and where it came from stands in the log of the process.
+    they are. Any other error becomes an INTERNAL error, and the log of the process has its traceback.
     """
     if isinstance(error, TxnLogError):
         return error.with_traceback(None)

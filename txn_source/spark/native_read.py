@@ -22,6 +22,7 @@ from txn_source.client.reading.columns import METADATA_COLUMNS, read_schema, sel
 from txn_source.client.reading.native import NativeObject, NativeSplit, native_split
 from txn_source.client.reading.source import resolve
 from txn_source.client.tiering.object_columns import STORED_AS, object_schema
+from txn_source.model.given_options import CATALOG_DEFAULTS
 from txn_source.spark.connection import open_log, readable
 from txn_source.spark.options import BatchReadOptions, ColumnOptions, native_reads_wanted
 from txn_source.spark.schema import to_spark
@@ -97,7 +98,8 @@ def read(
     _tell(topic, split)
     frames = [_native(spark, objects, schema, spark_schema) for objects in _by_topic(split.objects)]
     if split.rest or not frames:
-        rest = {name: value for name, value in given.items() if name.lower() not in _ENDS} | {"__ranges": split.ranges}
+        rest = {name: value for name, value in given.items() if name.lower() not in _ENDS}
+        rest |= {"__ranges": split.ranges, CATALOG_DEFAULTS: ""}  # as a catalog hands over an internal option
         frames.append(spark.read.format("txnlog").schema(spark_schema).options(**rest).load())
     return reduce(DataFrame.union, frames)
 

@@ -1,4 +1,4 @@
-"""The options of reads, of whatever log: which module understands them follows from the path."""
+"""The options of reads over any log; the path decides which module parses them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def names_foreign(options: Mapping[str, str]) -> bool:
 
 
 def options_given(options: Mapping[str, str], schema: StructType, *, stream: bool) -> dict[str, str]:
-    """Return what was asked for: the options of a query, and those of its table where it doesn't say which log."""
+    """Return the options of a query, and those of its table if the query doesn't name a log."""
     kept = kept_options(schema)
     given = options_of(options, kept, kept)
     if names_foreign(given):

@@ -102,7 +102,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _Opened:
-    """A stream as its options name it, and what it holds."""
+    """The stream that the options name, and its subscription."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         options = stream_options(given)

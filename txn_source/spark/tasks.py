@@ -1,4 +1,4 @@
-"""What a task of a query reads, and reading it, of whatever log."""
+"""The tasks of a query, and reading them, over any log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TaskPartition(InputPartition):
-    """What one task reads, pinned: a retry reads the same rows."""
+    """The parts that one task reads, pinned: a retry reads the same rows."""
 
     parts: Sequence[Any]
     target: AnyTarget

@@ -20,7 +20,7 @@ from txn_source.storage.root_files import files_of
 _MARKER = "txnlog-copies.json"
 _LOG_MARKER = "txnlog.json"
 _OURS = (".", "lost+found", "segments", "snapshots")
-"""What the names of files and folders begin with that may be in a new root."""
+"""Beginnings of the names of files and folders that a new root may have."""
 _SEEN: dict[tuple[str, str], tuple[int, int] | None] = {}
 """Roots whose marker was seen to be a log's, by place and log; of a folder, the file that it is."""
 

@@ -43,7 +43,7 @@ class FolderFiles:
     def put(self, path: str, source: bytes | Path, *, if_absent: bool = False) -> None:
         """Put a file, by its content or by one of this machine, in place of one of that name.
 
-        With ``if_absent`` nothing is put where there is one already: who calls must look whose it is.
+        With ``if_absent`` an existing file stays; the caller must then look whose it is.
         """
         file = self.root / path
         make_folder(file.parent, self.root if self.root.is_dir() else None)

@@ -97,7 +97,7 @@ class PartitionSpans:
         self._tables: dict[int, dict[Identity, ForeignTransaction]] = {}
         self._lows: dict[int, int] = {}
         self.untold: set[str] = set()
-        """Labels of partitions of which a transaction that reaches over its end has no name."""
+        """Labels of partitions where a transaction that reaches over the end has no name."""
 
     def said(self) -> str | None:
         """Return the promise that can't be kept, or None."""

@@ -26,7 +26,8 @@ record TxnLogRead(TxnLogTable table, Map<String, String> options, StructType col
   }
 
   static String level(Map<String, String> options) {
-    return options.getOrDefault("isolationlevel", "read_committed");
+    String connectors = options.getOrDefault("kafka.isolation.level", "read_committed"); // a log of Kafka's takes it
+    return options.getOrDefault("isolationlevel", connectors);
   }
 
   /** True of messages; false of a table that shows the log's metadata. */

@@ -28,7 +28,8 @@ class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumn
   /** Options that say which log it is, and what its service is shown. */
   static final Set<String> TARGET = Set.of("path", "endpoint", "tlsca", "tlscert", "tlskey", "tokenfile");
   private static final Set<String> NAMED = Set.of("topic", "topics", "topicspattern", METADATA_TABLE);
-  private static final Set<String> ENDS = Set.of("endingoffsets", "endingtimestamp", "asoftimestamp", METADATA_TABLE);
+  private static final Set<String> ENDS = Set.of("endingoffsets", "endingtimestamp", "asoftimestamp",
+      "endingoffsetsbytimestamp", METADATA_TABLE);
 
   private final LogCalls log;
   private final JsonNode found;
@@ -142,6 +143,9 @@ class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumn
             + " says itself what it is. Leave it out.");
       }
     }
+    given.keySet().stream().filter(name -> name.startsWith("__")).findFirst().ifPresent(name -> {
+      throw TxnLogException.refused("There is no option '" + name + "'. Leave it out.");
+    });
     Map<String, String> all = new HashMap<>(defaults);
     all.putAll(options);
     all.putAll(given);
