@@ -18,6 +18,7 @@ from benchmarks.prepared import ROWS
 from benchmarks.scan import drain, messages
 from txn_source.client.connecting import connect
 from txn_source.client.log import Log
+from txn_source.model.given_options import CATALOG_DEFAULTS
 from txn_source.spark.native_read import read
 
 _COLUMNS = 10
@@ -129,6 +130,7 @@ def _filters(bench: Bench, log: Log, root: str) -> Iterator[Result]:
 def _read(root: str, filters: list[dict[str, Any]] | None) -> tuple[int, int]:
     """Return how many rows a read in a process of its own has, and how many bytes it read from files."""
     options = {"path": root, "topic": "sorted", "dataReadPriority": "tiered-first", "maxPartitionBytes": "1g"}
+    options[CATALOG_DEFAULTS] = ""  # as the catalog hands over filters
     if filters is not None:
         options["__pushedFilters"] = json.dumps(filters)
     command = [sys.executable, "-c", _READ, pickle.dumps(options).hex()]

@@ -34,8 +34,11 @@ READ = (
     "minPartitions",
     "maxPartitionBytes",
     "failOnDataLoss",
+    "lane",
 )
 """Options of any read."""
+LANES = ("auto", "python")
+"""How Spark gets the rows: as the catalog does best, or all of them from the Python source."""
 BATCH_ONLY = ("endingOffsets", "endingTimestamp")
 STREAM_ONLY = ("maxMessagesPerTrigger", "maxBytesPerTrigger", "minMessagesPerTrigger", "maxTriggerDelay")
 _NOTHING = {"starting": LATEST, "ending": EARLIEST}
@@ -83,6 +86,7 @@ def check_side(side: Side, which: str, default: str) -> None:
 
 def request_of(given: GivenOptions, start: Side, end: Side) -> ReadRequest:
     """Return the request to read between two sides."""
+    given.optional("lane", lane)
     return ReadRequest(
         isolation_level=given.optional("isolationLevel", IsolationLevel.parse) or IsolationLevel.READ_COMMITTED,
         start=start,
@@ -92,6 +96,13 @@ def request_of(given: GivenOptions, start: Side, end: Side) -> ReadRequest:
         min_partitions=given.optional("minPartitions", positive),
         max_partition_bytes=given.optional("maxPartitionBytes", size) or MAX_PARTITION_BYTES,
     )
+
+
+def lane(text: str) -> str:
+    """Return one of ``LANES``."""
+    if text.strip().lower() in LANES:
+        return text.strip().lower()
+    raise InvalidArgumentError(f"{text!r} is no lane.", f"Use {' or '.join(LANES)}.")
 
 
 def limits_of(given: GivenOptions, *, bare_ms: bool = False) -> StreamLimits:

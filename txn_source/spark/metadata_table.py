@@ -13,16 +13,21 @@ from txn_source.client.metadata_tables import metadata_table
 from txn_source.spark.connection import open_log, readable
 from txn_source.spark.options import MetadataTableOptions
 from txn_source.spark.schema import Projection
+from txn_source.spark.tasks import ReadTask, read_task
 from txn_source.storage.log_tables import LOG_TABLES
 
 _ROWS = 65_536
 
 
 @dataclass(frozen=True)
-class _Rows(InputPartition):
-    """The rows, in Spark's types: a retry yields the same ones."""
+class _Rows(ReadTask):
+    """The rows, in Spark's types."""
 
     table: pa.Table
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield them."""
+        yield from self.table.to_batches()
 
 
 class MetadataTableReader(DataSourceReader):
@@ -43,5 +48,4 @@ class MetadataTableReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
-        if isinstance(partition, _Rows):
-            yield from partition.table.to_batches()
+        return read_task(partition)

@@ -33,6 +33,7 @@ from txn_source.reading.options import (
     READ,
     STREAM_ONLY,
     check_side,
+    lane,
     limits_of,
     request_of,
     selection_of,
@@ -255,6 +256,7 @@ def check_catalog_options(options: Mapping[str, str]) -> None:
     known = {*_BATCH_READ, *_STREAM_ONLY, *_WRITE, *_BATCH_WRITE, *own} - {"topic", "topics", "topicsPattern"}
     given.check(sorted(known), topics | _TABLES_ONLY)
     given.flag("allowDrop", default=False)
+    given.optional("lane", lane)
     given.flag(NATIVE_READS, default=True)
 
 

@@ -1,9 +1,15 @@
-"""The tasks of a query, and reading them, over any log."""
+"""The tasks of a query, and reading them, over any log.
+
+Spark's own planner of Python sources hands a task to ``read_task``. The catalog's has it read by ``read_rows``, whose
+batches reach Spark in columns.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import pickle
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +28,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+class ReadTask(InputPartition):
+    """What one task reads, pinned: a retry reads the same rows."""
+
+    @abstractmethod
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, in the columns and types that Spark wants."""
+
+
 @dataclass(frozen=True)
-class TaskPartition(InputPartition):
-    """The parts that one task reads, pinned: a retry reads the same rows."""
+class TaskPartition(ReadTask):
+    """Parts of a log's partitions."""
 
     parts: Sequence[Any]
     target: AnyTarget
@@ -32,6 +46,14 @@ class TaskPartition(InputPartition):
     decisions: int
     projection: Projection
     columns: pa.Schema
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows; which copies were read is in the task's log, as a warning if one failed."""
+        rows = source_of(self.target).read(self.columns, self.request, self.decisions)
+        for batch in rows.read(self.parts):
+            yield self.projection.apply(batch)
+        if (copies := rows.copies_read) is not None:
+            _log.log(logging.WARNING if copies.failures else logging.INFO, "task read %s", copies)
 
 
 def tasks_of(planned: ReadPlan, target: AnyTarget, schema: StructType) -> list[InputPartition]:
@@ -49,17 +71,19 @@ def tasks_of(planned: ReadPlan, target: AnyTarget, schema: StructType) -> list[I
 
 
 def read_task(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Yield one task's rows; which copies it read is in the task's log, as a warning if one failed."""
-    if not isinstance(partition, TaskPartition):
+    """Yield one task's rows."""
+    if not isinstance(partition, ReadTask):
         return  # Spark's stand-in for "no partitions"
     try:
-        rows = source_of(partition.target).read(partition.columns, partition.request, partition.decisions)
-        for batch in rows.read(partition.parts):
-            yield partition.projection.apply(batch)
-        if (copies := rows.copies_read) is not None:
-            _log.log(logging.WARNING if copies.failures else logging.INFO, "task read %s", copies)
+        yield from partition.rows()
     except Exception as error:
         failure = shown(error)
     else:
         return
     raise failure from None
+
+
+def read_rows(pickled: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the task that is in the only field of the only row that Spark hands over."""
+    for batch in pickled:
+        yield from read_task(pickle.loads(batch.column(0)[0].as_py()))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import pyarrow as pa
+from pyspark.sql.types import StructType
 
 from txn_source.foreign.foreign_log import ForeignLog
 from txn_source.foreign.reading.options import BATCH, SCHEMA, ForeignOptions, checked
@@ -19,7 +21,8 @@ from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
 from txn_source.model.packing import OPENING_COST_BYTES
 from txn_source.model.topic_name import TopicName
 from txn_source.reading.plan import plan
-from txn_source.spark.catalog.read_calls import query_cut
+from txn_source.spark.batch import batch_tasks
+from txn_source.spark.catalog.read_calls import pickled, query_cut
 from txn_source.spark.schema import to_spark
 
 _DEFAULT = ("public", "default")
@@ -47,6 +50,7 @@ class ForeignCatalogCalls:
             "cut": self.cut,
             "outlook": self.outlook,
             "count": self.count,
+            "plan": self.plan,
             "native": lambda **_: {"reason": f"{self._rules.name.capitalize()} wrote it"},
             "behind": lambda **_: {},
             **refused,
@@ -138,6 +142,11 @@ class ForeignCatalogCalls:
         source = ForeignSource(given.target)
         look = source.look(given.selection)
         return count(source, given.target, look, plan(source, look, given.request))
+
+    def plan(self, options: Mapping[str, str], schema: str) -> list[str]:
+        """Return the tasks of a batch read, pickled, in base64; ``schema`` is Spark's, as JSON."""
+        given = ForeignOptions.parse(options, BATCH)
+        return pickled(batch_tasks(ForeignSource(given.target), given, StructType.fromJson(json.loads(schema))))
 
     def _topics(self) -> list[str]:
         return list(topics_of(self._target.open(), self._rules))

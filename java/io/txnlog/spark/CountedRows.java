@@ -8,47 +8,64 @@ import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /** Rows that are known without reading a message: one with the number of messages, or so many without columns. */
-record CountedRows(Object[] values, long times) implements Batch {
+record CountedRows(long[] values, long times) implements Batch {
   private static final long ROWS_OF_A_TASK = 1L << 24;
 
   /** Returns one row, each of whose columns is a number. */
   static CountedRows one(long number, int columns) {
-    Object[] values = new Object[columns];
+    long[] values = new long[columns];
     Arrays.fill(values, number);
     return new CountedRows(values, 1);
   }
 
   /** Returns rows without columns. */
   static CountedRows empty(long times) {
-    return new CountedRows(new Object[0], times);
+    return new CountedRows(new long[0], times);
   }
 
   /** How often a task repeats the row. */
-  record Task(long times) implements InputPartition {}
+  record Task(int times) implements InputPartition {}
 
   /** Makes the rows where a task runs. */
-  record Factory(Object[] values) implements PartitionReaderFactory {
+  record Factory(long[] values) implements PartitionReaderFactory {
     @Override
-    public PartitionReader<InternalRow> createReader(InputPartition task) {
-      InternalRow row = linked(() -> SparkInternals.row(values));
+    public boolean supportColumnarReads(InputPartition task) {
+      return true;
+    }
+
+    @Override
+    public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition task) {
+      int times = ((Task) task).times();
+      ColumnVector[] columns = Arrays.stream(values)
+          .mapToObj(value -> linked(() -> SparkInternals.constant(times, value))).toArray(ColumnVector[]::new);
+      ColumnarBatch rows = new ColumnarBatch(columns, times);
       return new PartitionReader<>() {
-        private long left = ((Task) task).times();
+        private boolean given;
 
         @Override
         public boolean next() {
-          return left-- > 0;
+          boolean first = !given;
+          given = true;
+          return first;
         }
 
         @Override
-        public InternalRow get() {
-          return row;
+        public ColumnarBatch get() {
+          return rows;
         }
 
         @Override
         public void close() {}
       };
+    }
+
+    @Override
+    public PartitionReader<InternalRow> createReader(InputPartition task) {
+      throw new UnsupportedOperationException("read in columns");
     }
   }
 
@@ -57,7 +74,7 @@ record CountedRows(Object[] values, long times) implements Batch {
     int tasks = Math.toIntExact((times + ROWS_OF_A_TASK - 1) / ROWS_OF_A_TASK);
     InputPartition[] all = new InputPartition[tasks];
     for (int i = 0; i < tasks; i++) {
-      all[i] = new Task(Math.min(ROWS_OF_A_TASK, times - i * ROWS_OF_A_TASK));
+      all[i] = new Task((int) Math.min(ROWS_OF_A_TASK, times - i * ROWS_OF_A_TASK));
     }
     return all;
   }

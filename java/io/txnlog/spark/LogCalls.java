@@ -9,6 +9,7 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.Writer;
 import java.nio.charset.StandardCharsets;
+import java.util.Base64;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.UUID;
@@ -62,6 +63,11 @@ final class LogCalls {
     Map<String, String> all = new TreeMap<>();
     of.fieldNames().forEachRemaining(name -> all.put(name, of.get(name).asText()));
     return all;
+  }
+
+  /** Returns the bytes that a text stands for, in base64. */
+  static byte[] bytes(JsonNode text) {
+    return Base64.getDecoder().decode(text.asText());
   }
 
   /**

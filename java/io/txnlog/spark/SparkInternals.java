@@ -1,12 +1,23 @@
 package io.txnlog.spark;
 
+import java.io.Serializable;
+import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.WeakHashMap;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
+import org.apache.spark.JobArtifactSet$;
+import org.apache.spark.JobArtifactState;
 import org.apache.spark.QueryContext;
+import org.apache.spark.TaskContext;
+import org.apache.spark.api.python.ChainedPythonFunctions;
+import org.apache.spark.api.python.PythonEvalType$;
+import org.apache.spark.api.python.PythonFunction;
 import org.apache.spark.api.python.PythonUtils$;
+import org.apache.spark.api.python.SimplePythonFunction;
 import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -18,6 +29,7 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
@@ -25,11 +37,19 @@ import org.apache.spark.sql.execution.datasources.DataSource;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetScanBuilder;
 import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetTable;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric$;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingInputPartition;
+import org.apache.spark.sql.execution.python.ArrowPythonRunner;
+import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.internal.connector.PredicateUtils;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
 import scala.Option;
+import scala.Tuple2;
 import scala.collection.immutable.Map$;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -86,9 +106,66 @@ final class SparkInternals {
     return builder.build().toBatch();
   }
 
-  /** Returns a row of some values, as Spark has them inside. */
-  static InternalRow row(Object[] values) {
-    return new GenericInternalRow(values);
+  /**
+   * A Python function that tasks run over Arrow batches, and the settings of the session that plans them.
+   *
+   * @param large as {@code spark.sql.execution.arrow.useLargeVarTypes}.
+   * @param artifacts by which Spark Connect finds what a client added.
+   */
+  record PythonRun(PythonFunction function, String timeZone, boolean large,
+      scala.collection.immutable.Map<String, String> settings, Option<String> artifacts) implements Serializable {}
+
+  /** Returns how tasks run a pickled pair of a Python function and its type; called where Spark plans. */
+  static PythonRun pythonRun(String pickled) {
+    SQLConf conf = SQLConf.get();
+    SimplePythonFunction function = PythonFunctions.of(pickled);
+    return new PythonRun(function, conf.sessionLocalTimeZone(), conf.arrowUseLargeVarTypes(),
+        ArrowPythonRunner.getPythonRunnerConfMap(conf),
+        JobArtifactSet$.MODULE$.getCurrentJobArtifactState().map(JobArtifactState::uuid));
+  }
+
+  /** Python functions by what they are pickled as: making one starts a Python, to ask for its version. */
+  private static final class PythonFunctions {
+    private static final Map<List<String>, SimplePythonFunction> MADE = new ConcurrentHashMap<>();
+
+    static SimplePythonFunction of(String pickled) {
+      return MADE.computeIfAbsent(List.of(python(), pickled), key ->
+          PythonUtils$.MODULE$.createPythonFunction(pickled.getBytes(StandardCharsets.US_ASCII)));
+    }
+  }
+
+  /** Returns what a Python function gives for some bytes, in the task that runs; a batch is valid until the next. */
+  static Iterator<ColumnarBatch> batches(PythonRun run, byte[] given) {
+    StructType inside = new StructType().add("task", DataTypes.BinaryType);
+    ArrowPythonRunner runner = new ArrowPythonRunner(
+        seq(new Tuple2<>(new ChainedPythonFunctions(seq(run.function())), (Object) Long.valueOf(-1))),
+        PythonEvalType$.MODULE$.SQL_MAP_ARROW_ITER_UDF(), new int[][] {{0}}, new StructType().add("row", inside),
+        run.timeZone(), run.large(), run.settings(), PythonCustomMetric$.MODULE$.pythonMetrics(), run.artifacts(),
+        Option.empty());
+    Iterator<InternalRow> rows = List.of(row(row(given))).iterator();
+    TaskContext task = TaskContext.get();
+    return CollectionConverters.asJava(runner.compute(
+        CollectionConverters.asScala(List.of(CollectionConverters.asScala(rows)).iterator()), task.partitionId(), task));
+  }
+
+  private static <T> scala.collection.immutable.Seq<T> seq(T only) {
+    return CollectionConverters.asScala(List.of(only)).toSeq();
+  }
+
+  /** Returns the pickled task that is in one of the Python source's stream. */
+  static byte[] pickled(InputPartition task) {
+    return ((PythonStreamingInputPartition) task).pickedPartition();
+  }
+
+  /** Returns a column that has one number in each row. */
+  static ColumnVector constant(int rows, long value) {
+    ConstantColumnVector column = new ConstantColumnVector(rows, DataTypes.LongType);
+    column.setLong(value);
+    return column;
+  }
+
+  private static InternalRow row(Object value) {
+    return new GenericInternalRow(new Object[] {value});
   }
 
   /** Returns what belongs to the query that this thread plans, made at the first call; each plan has its own. */

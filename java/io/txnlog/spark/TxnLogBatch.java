@@ -2,6 +2,9 @@ package io.txnlog.spark;
 
 import static io.txnlog.spark.SparkVersion.linked;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -34,10 +37,17 @@ final class TxnLogBatch implements Batch {
   private synchronized Batch planned() {
     if (planned == null) {
       options = read.pinned();
-      planned = read.needsNoMessages() ? counted()
-          : linked(() -> SparkInternals.pythonScan(read.columns(), options)).toBatch();
+      planned = read.needsNoMessages() ? counted() : read.byPythonSource()
+          ? linked(() -> SparkInternals.pythonScan(read.columns(), options)).toBatch() : inColumns();
     }
     return planned;
+  }
+
+  private Batch inColumns() {
+    List<InputPartition> found = new ArrayList<>();
+    JsonNode pickled = read.table().log().ask("plan", Map.of("options", options, "schema", read.columns().json()));
+    pickled.forEach(each -> found.add(new PythonTasks.Task(LogCalls.bytes(each))));
+    return new PythonTasks(found.toArray(InputPartition[]::new), PythonTasks.factory());
   }
 
   private Batch counted() {

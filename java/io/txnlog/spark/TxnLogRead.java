@@ -30,6 +30,11 @@ record TxnLogRead(TxnLogTable table, Map<String, String> options, StructType col
     return options.getOrDefault("isolationlevel", connectors);
   }
 
+  /** True if all of it is read by Spark's own reader of Python sources, in rows. */
+  boolean byPythonSource() {
+    return options.getOrDefault("lane", "").equalsIgnoreCase("python");
+  }
+
   /** True of messages; false of a table that shows the log's metadata. */
   boolean ofMessages() {
     return ofMessages(options);

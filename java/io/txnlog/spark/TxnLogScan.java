@@ -31,8 +31,9 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
 
   @Override
   public ColumnarSupportMode columnarSupportMode() {
-    // Of the Python source it is known without planning, which waits for the other scans of the query.
-    return isNative() ? ColumnarSupportMode.PARTITION_DEFINED : ColumnarSupportMode.UNSUPPORTED;
+    // Without planning, which waits for the other scans of the query: but for Parquet, whose reader may be set to rows.
+    return isNative() ? ColumnarSupportMode.PARTITION_DEFINED
+        : read.byPythonSource() ? ColumnarSupportMode.UNSUPPORTED : ColumnarSupportMode.SUPPORTED;
   }
 
   @Override

@@ -2,6 +2,7 @@ package io.txnlog.spark;
 
 import static io.txnlog.spark.SparkVersion.linked;
 
+import java.util.Arrays;
 import java.util.Map;
 import java.util.Optional;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -56,10 +57,14 @@ final class TxnLogStream implements MicroBatchStream, SupportsTriggerAvailableNo
   @Override public void prepareForTriggerAvailableNow() { admission.prepareForTriggerAvailableNow(); }
 
   @Override public InputPartition[] planInputPartitions(Offset start, Offset end) {
-    return python.planInputPartitions(start, end);
+    InputPartition[] tasks = python.planInputPartitions(start, end);
+    return read.byPythonSource() ? tasks : Arrays.stream(tasks)
+        .map(task -> new PythonTasks.Task(linked(() -> SparkInternals.pickled(task)))).toArray(InputPartition[]::new);
   }
 
-  @Override public PartitionReaderFactory createReaderFactory() { return python.createReaderFactory(); }
+  @Override public PartitionReaderFactory createReaderFactory() {
+    return read.byPythonSource() ? python.createReaderFactory() : PythonTasks.factory();
+  }
 
   @Override public Offset deserializeOffset(String json) { return python.deserializeOffset(json); }
 
