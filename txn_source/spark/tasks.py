@@ -10,13 +10,14 @@ import logging
 import pickle
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from txn_source.model.position import Position, PositionRange
 from txn_source.reading.plan import ReadPlan
 from txn_source.reading.request import ReadRequest
 from txn_source.spark.connection import is_others, shown, source_of
@@ -46,6 +47,11 @@ class TaskPartition(ReadTask):
     decisions: int
     projection: Projection
     columns: pa.Schema
+
+    def from_entry(self, begin: Position) -> TaskPartition:
+        """Return the task without what lies before an entry of its only part, a slice."""
+        [piece] = self.parts
+        return replace(self, parts=[replace(piece, range=PositionRange(begin, piece.range.end))])
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows; which copies were read is in the task's log, as a warning if one failed."""
@@ -83,7 +89,11 @@ def read_task(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     raise failure from None
 
 
-def read_rows(pickled: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the task that is in the only field of the only row that Spark hands over."""
-    for batch in pickled:
-        yield from read_task(pickle.loads(batch.column(0)[0].as_py()))
+def read_rows(given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the task that is in the only row that Spark hands over: a pickled task, and where to begin.
+
+    That is the ``Position.key`` of an entry if another reader had the task's rows before it; else -1.
+    """
+    for batch in given:
+        task, begin = pickle.loads(batch.column(0)[0].as_py()), batch.column(1)[0].as_py()
+        yield from read_task(task if begin < 0 else task.from_entry(Position.from_key(begin)))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +14,29 @@ import pytest
 from pyspark.errors import PySparkException
 
 from tests.spark.test_types import COLUMNS
+from txn_source.storage.schema import STORED_BESIDE
 
 Bank = Any
 SCHEMA = pa.schema([("id", pa.int64())])
+ScanText = Callable[[Any], str]
+CHANGED = {name for name in COLUMNS if name.endswith(("_s", "_ms", "_ns"))} | {
+    "zoned", "large_list", "struct", "map_cast", "nested"
+}  # fmt: skip
+"""Columns whose values, or parts of them, aren't as files have them in Spark."""
 METADATA = "__topic, __partition, __ledger_id, __entry_id, __batch_index, __publish_time, __sequence_id, __txn_id"
 
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-def test_both_lanes_have_the_same_rows(bank: Bank, level: str) -> None:
-    table = pa.table({name: pa.array([*values, None], arrow) for name, (arrow, _, values) in COLUMNS.items()})
+@pytest.mark.parametrize("way", ["Java", "Python", "small entries"])
+def test_both_lanes_have_the_same_rows(bank: Bank, scan_text: ScanText, way: str, level: str) -> None:
+    """Read every type by Java, except those whose values change on the way, which are read by Python."""
+    times = 30 if way != "small entries" else 1
+    columns = {
+        name: pa.array([*values, None] * times, arrow)
+        for name, (arrow, _, values) in COLUMNS.items()
+        if (name in CHANGED) == (way == "Python")
+    }
+    table = pa.table({"number": pa.array(range(3 * times), pa.int32()), **columns})
     topic = bank.topic(table.schema, 2)
     bank.send(topic, table)
     with bank.log.begin_transaction() as txn:
@@ -27,10 +45,71 @@ def test_both_lanes_have_the_same_rows(bank: Bank, level: str) -> None:
     aborted = bank.log.begin_transaction()
     bank.send(topic, table, txn=aborted, partition=1)
     aborted.abort()
-    query = f"SELECT *, {METADATA}, __txn_status FROM {{{topic}}} WITH (isolationLevel = '{level}', lane = '%s')"
-    auto = bank.rows(query % "auto")
-    assert len(auto) == (9 if level == "read_committed" else 12)
-    assert auto == bank.rows(query % "python")
+    query = f"SELECT *, {METADATA}, __key, __txn_status FROM {{{topic}}} WITH (isolationLevel = '{level}', lane = '%s')"
+    auto = bank.sql(query % "auto")
+    found = sorted(map(tuple, auto.collect()), key=repr)
+    assert len(found) == (9 if level == "read_committed" else 12) * times
+    assert found == bank.rows(query % "python")
+    entries = 3 if level == "read_committed" else 4
+    assert f"; entries read by Java: {entries if way == 'Java' else 0}" in scan_text(auto)
+
+
+def test_columns_that_some_producers_give_are_null_elsewhere(bank: Bank) -> None:
+    topic = bank.topic(SCHEMA)
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    given = {"__key": [b"k"] * 60, "__event_time": [at] * 60, "__properties": [[("a", "b")]] * 60}
+    beside = pa.table(given, pa.schema([each for each in STORED_BESIDE if each.name in given]).remove_metadata())
+    with bank.log.producer(topic) as producer:
+        producer.send_batch(pa.table({"id": list(range(60))}))
+        producer.flush()
+        producer.send_batch(pa.table({"id": [60] * 60} | {name: beside[name] for name in given}))
+    query = f"SELECT __key, unix_micros(__event_time), __properties['a'], count(*) FROM {{{topic}}} GROUP BY ALL"
+    assert bank.rows(query) == [(None, None, None, 60), (b"k", int(at.timestamp()) * 1_000_000, "b", 60)]
+
+
+@pytest.mark.parametrize("offloaded", [True, False])
+def test_damaged_file_gives_all_rows_from_the_other_copy_or_an_error(bank: Bank, offloaded: bool, places: int) -> None:
+    """Flip bits of a segment, and cut it, anywhere: no row is lost, comes twice, or is another one."""
+    topic = bank.topic(pa.schema([("id", pa.int64()), ("text", pa.string())]))
+    for start in range(0, 1000, 100):
+        ids = list(range(start, start + 100))
+        bank.send(topic, pa.table({"id": ids, "text": [f"text {i}" for i in ids]}))
+    if offloaded:
+        bank.log.roll_ledger(topic)
+        bank.log.offload(topic)
+    query = f"SELECT id, text FROM {{{topic}}} WITH (dataReadPriority = 'bookkeeper-first')"
+    expected = [(i, f"text {i}") for i in range(1000)]
+    assert sorted(bank.rows(query)) == expected
+    chance = random.Random(topic)
+    for _ in range(places):
+        path = chance.choice(bank.segments(topic))
+        whole = path.read_bytes()
+        at = chance.randrange(len(whole))
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << chance.randrange(8)
+        path.write_bytes(chance.choice((whole[:at], damaged)))
+        try:
+            if offloaded:
+                assert sorted(bank.rows(query)) == expected
+            else:
+                with pytest.raises(PySparkException, match=r"\[TXNLOG_SEGMENT_UNREADABLE\]"):
+                    bank.rows(query)
+        finally:
+            path.write_bytes(whole)
+    assert arrow_memory(bank) == 0
+
+
+def test_memory_is_given_back_whatever_ends_a_query(bank: Bank) -> None:
+    topic = bank.topic(SCHEMA)
+    for _ in range(4):
+        bank.send(topic, pa.table({"id": list(range(50_000))}))
+    table = f"{{{topic}}}"
+    assert bank.rows(f"SELECT count(id) FROM {table}") == [(200_000,)]
+    assert len(bank.sql(f"SELECT id FROM {table}").take(3)) == 3
+    assert len(bank.sql(f"SELECT id FROM {table} WHERE id > 10").take(3)) == 3
+    with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
+        bank.rows(f"SELECT sum(1 / (id - 25000)) FROM {table}")
+    assert arrow_memory(bank) == 0
 
 
 def test_columns_of_one_batch_are_whole_before_the_next(bank: Bank) -> None:
@@ -75,3 +154,18 @@ def test_stream_goes_on_in_the_other_lane(bank: Bank, tmp_path: Path) -> None:
         assert query.awaitTermination(240)
     rows = bank.spark.read.parquet(str(tmp_path / "rows")).collect()
     assert sorted(map(tuple, rows)) == sorted((n, p) for n in range(3) for p in range(2) for _ in range(3))
+
+
+@pytest.fixture
+def places(pytestconfig: pytest.Config) -> int:
+    """At how many places a file is damaged."""
+    return 200 if pytestconfig.getoption("--all") else 8
+
+
+def arrow_memory(bank: Bank) -> int:
+    """Return how many bytes of Arrow's memory Spark's tasks hold, once they have ended."""
+    allocator = bank.spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator()
+    until = time.monotonic() + 30
+    while allocator.getAllocatedMemory() and time.monotonic() < until:
+        time.sleep(0.05)
+    return int(allocator.getAllocatedMemory())

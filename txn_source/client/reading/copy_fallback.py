@@ -117,7 +117,7 @@ class CopyReader:
             priority = self._priority or listed.priority or ReadPriority.TIERED_FIRST
             if self._unreachable:
                 priority = ReadPriority.BOOKKEEPER_FIRST  # don't wait for a silent store at every ledger
-            for run in _runs(piece, at, listed.ledgers, priority, failed):
+            for run in runs_of(piece, at, listed.ledgers, priority, failed):
                 try:
                     for part in self._read_run(piece, run, seen, announced):
                         if part.entries:
@@ -199,7 +199,7 @@ class CopyReader:
         return lost.end
 
 
-def _runs(
+def runs_of(
     piece: Slice,
     at: Position,
     ledgers: tuple[LedgerCopies, ...],

@@ -97,8 +97,8 @@ class SliceReader:
         """Yield the parts of slices, one after the other; but first each says what it will read."""
         begun = []
         for piece in pieces:
-            decided = self._decided(piece)
-            parts = copies.read(piece, self._seen(piece, decided), announced=len(pieces) > 1)
+            decided = self.decided(piece)
+            parts = copies.read(piece, self.seen(piece, decided), announced=len(pieces) > 1)
             first = [part for part in islice(parts, 1) if part.entries] if len(pieces) > 1 else []
             begun.append((piece, decided, chain(first, parts)))
         for piece, decided, parts in begun:
@@ -107,9 +107,9 @@ class SliceReader:
 
     def visible_entries(self, piece: Slice) -> Iterator[Part]:
         """Yield the entries that a reader of the level sees of a slice, without their messages."""
-        decided = self._decided(piece)
+        decided = self.decided(piece)
         with self._copies(pa.schema([])) as copies:
-            yield from copies.read(piece, self._seen(piece, decided))
+            yield from copies.read(piece, self.seen(piece, decided))
 
     def take(self, of: ReadPartition, within: PositionRange, messages: int, size: int) -> tuple[Position, int, int]:
         """Return where so many messages or bytes that the reader sees end, and how many of both lie before it.
@@ -141,7 +141,8 @@ class SliceReader:
             report=self.copies_read,
         )
 
-    def _seen(self, piece: Slice, decided: Decided) -> Seen:
+    def seen(self, piece: Slice, decided: Decided) -> Seen:
+        """Return the function that tells which entries of a slice are visible and may be wanted."""
         partition = of_partition(piece.topic, piece.partition)
         known = (decided.aborted, decided.committed) if "__txn_status" in self.schema.names else None
 
@@ -157,7 +158,8 @@ class SliceReader:
 
         return seen
 
-    def _decided(self, piece: Slice) -> Decided:
+    def decided(self, piece: Slice) -> Decided:
+        """Return the transactions of a slice that the read knows as ended, as far as it needs them."""
         status = "__txn_status" in self.schema.names
         committed_only = self.isolation_level is IsolationLevel.READ_COMMITTED
         if not committed_only and not status:
@@ -177,9 +179,9 @@ class SliceReader:
                 positions=columns["position"],
                 publish_times=columns["publish_time_us"],
                 base_sequences=columns["base_sequence"],
-                producers=self._producers(columns["producer_id"], part.producers),
-                txn_ids=self._txn_ids(columns["txn"]),
-                txn_statuses=self._statuses(columns["txn"], decided),
+                producers=self.producers(columns["producer_id"], part.producers),
+                txn_ids=self.txn_ids(columns["txn"]),
+                txn_statuses=self.statuses(columns["txn"], decided),
             )
         )
         messages, sizes = columns["messages"], columns["length"]
@@ -192,20 +194,23 @@ class SliceReader:
             yield from assembly.add(first, stored, messages[first:last], sizes[first:last], skip if first == 0 else 0)
         yield from assembly.end_page()
 
-    def _producers(self, ids: npt.NDArray[np.int64], names: Mapping[int, str]) -> pa.Array | None:
+    def producers(self, ids: npt.NDArray[np.int64], names: Mapping[int, str]) -> pa.Array | None:
+        """Return the producer's name of each entry; None if the read doesn't have that column."""
         if "__producer_name" not in self.schema.names:
             return None
         known = np.array(sorted(names), np.int64)
         return texts_of([names[int(i)] for i in known]).take(array_of(np.searchsorted(known, ids)))
 
-    def _txn_ids(self, txns: npt.NDArray[np.int64]) -> pa.Array | None:
+    def txn_ids(self, txns: npt.NDArray[np.int64]) -> pa.Array | None:
+        """Return the transaction's id of each entry; None if the read doesn't have that column."""
         if "__txn_id" not in self.schema.names:
             return None
         different, numbers = np.unique(txns, return_inverse=True)  # most entries of a page have a few between them
         names = texts_of([None if txn == NO_TXN else str(id_of(txn)) for txn in different.tolist()])
         return names.take(array_of(numbers))
 
-    def _statuses(self, txns: npt.NDArray[np.int64], decided: Decided) -> pa.Array | None:
+    def statuses(self, txns: npt.NDArray[np.int64], decided: Decided) -> pa.Array | None:
+        """Return the transaction's status for each entry; None if the read doesn't have that column."""
         if "__txn_status" not in self.schema.names:
             return None
         codes = np.where(

@@ -253,8 +253,8 @@ class Offloader:
 class _AbortedReader(SliceReader):
     """Reads what read_committed doesn't see."""
 
-    def _seen(self, piece: Slice, decided: Decided) -> Seen:
-        seen = super()._seen(piece, decided)
+    def seen(self, piece: Slice, decided: Decided) -> Seen:
+        seen = super().seen(piece, decided)
         return lambda columns, *known: seen(columns, *known) & hidden(columns["txn"], decided.aborted)
 
 

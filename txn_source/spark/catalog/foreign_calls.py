@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import pickle
+from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -22,7 +24,8 @@ from txn_source.model.packing import OPENING_COST_BYTES
 from txn_source.model.topic_name import TopicName
 from txn_source.reading.plan import plan
 from txn_source.spark.batch import batch_tasks
-from txn_source.spark.catalog.read_calls import pickled, query_cut
+from txn_source.spark.catalog.lanes import lanes
+from txn_source.spark.catalog.read_calls import query_cut
 from txn_source.spark.schema import to_spark
 
 _DEFAULT = ("public", "default")
@@ -51,6 +54,7 @@ class ForeignCatalogCalls:
             "outlook": self.outlook,
             "count": self.count,
             "plan": self.plan,
+            "streamPlan": self.stream_plan,
             "native": lambda **_: {"reason": f"{self._rules.name.capitalize()} wrote it"},
             "behind": lambda **_: {},
             **refused,
@@ -143,10 +147,14 @@ class ForeignCatalogCalls:
         look = source.look(given.selection)
         return count(source, given.target, look, plan(source, look, given.request))
 
-    def plan(self, options: Mapping[str, str], schema: str) -> list[str]:
-        """Return the tasks of a batch read, pickled, in base64; ``schema`` is Spark's, as JSON."""
+    def plan(self, options: Mapping[str, str], schema: str) -> dict[str, Any]:
+        """Return the tasks of a batch read as ``lanes`` does; ``schema`` is Spark's, as JSON."""
         given = ForeignOptions.parse(options, BATCH)
-        return pickled(batch_tasks(ForeignSource(given.target), given, StructType.fromJson(json.loads(schema))))
+        return lanes(batch_tasks(ForeignSource(given.target), given, StructType.fromJson(json.loads(schema))))
+
+    def stream_plan(self, tasks: Sequence[str]) -> dict[str, Any]:
+        """Return the tasks of a stream's batch as ``lanes`` does; ``tasks`` are pickled, in base64."""
+        return lanes([pickle.loads(b64decode(task)) for task in tasks])
 
     def _topics(self) -> list[str]:
         return list(topics_of(self._target.open(), self._rules))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import pickle
 import time
-from base64 import b64encode
+from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from txn_source.client.access import Access
@@ -33,6 +32,7 @@ from txn_source.reading.places import by_topic
 from txn_source.reading.ranges import cuts_of
 from txn_source.reading.request import ReadRequest, Selection
 from txn_source.spark.batch import batch_tasks
+from txn_source.spark.catalog.lanes import lanes
 from txn_source.spark.metadata_table import MetadataTableReader
 from txn_source.spark.native_read import PARQUET_OPTIONS, misjudged, unreadable
 from txn_source.spark.options import BatchReadOptions, MetadataTableOptions, StreamReadOptions, native_reads_wanted
@@ -48,6 +48,7 @@ class ReadCalls:
             "outlook": self.outlook,
             "count": self.count,
             "plan": self.plan,
+            "streamPlan": self.stream_plan,
             "native": self.native,
             "behind": self.behind,
         }
@@ -74,13 +75,17 @@ class ReadCalls:
         source, request = self._batch(options)
         return count(self._access, source, request)
 
-    def plan(self, options: Mapping[str, str], schema: str) -> list[str]:
-        """Return the tasks of a batch read, pickled, in base64; ``schema`` is Spark's, as JSON."""
+    def plan(self, options: Mapping[str, str], schema: str) -> dict[str, Any]:
+        """Return the tasks of a batch read as ``lanes`` does; ``schema`` is Spark's, as JSON."""
         columns = StructType.fromJson(json.loads(schema))
         about_log = MetadataTableOptions.parse(options)
         if about_log is not None:
-            return pickled(MetadataTableReader(about_log, columns).partitions())
-        return pickled(batch_tasks(OwnLog(self._access), BatchReadOptions.parse(options), columns))
+            return lanes(MetadataTableReader(about_log, columns).partitions())
+        return lanes(batch_tasks(OwnLog(self._access), BatchReadOptions.parse(options), columns), self._access)
+
+    def stream_plan(self, tasks: Sequence[str]) -> dict[str, Any]:
+        """Return the tasks of a stream's batch as ``lanes`` does; ``tasks`` are pickled, in base64."""
+        return lanes([pickle.loads(b64decode(task)) for task in tasks], self._access)
 
     def native(self, options: Mapping[str, str], columns: Sequence[str]) -> dict[str, Any]:
         """Return the objects that have all of a batch read, or the ``reason`` why Spark's Parquet reader can't take it.
@@ -148,11 +153,6 @@ class ReadCalls:
             return {}
         oldest = min(holders, key=lambda txn: (-txn.age, txn.id))
         return {"heldBackBy": str(oldest.id), "heldBackMessages": sum(waiting.values())}
-
-
-def pickled(tasks: Sequence[InputPartition]) -> list[str]:
-    """Return tasks as text, for the executors, where ``read_rows`` reads them."""
-    return [b64encode(pickle.dumps(task)).decode() for task in tasks]
 
 
 def query_cut(source: LogSource[Any], topics: Mapping[str, Sequence[str]]) -> dict[str, dict[str, str]]:

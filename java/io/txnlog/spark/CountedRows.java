@@ -8,6 +8,7 @@ import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
@@ -41,7 +42,8 @@ record CountedRows(long[] values, long times) implements Batch {
     public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition task) {
       int times = ((Task) task).times();
       ColumnVector[] columns = Arrays.stream(values)
-          .mapToObj(value -> linked(() -> SparkInternals.constant(times, value))).toArray(ColumnVector[]::new);
+          .mapToObj(value -> linked(() -> SparkInternals.constant(times, DataTypes.LongType, value)))
+          .toArray(ColumnVector[]::new);
       ColumnarBatch rows = new ColumnarBatch(columns, times);
       return new PartitionReader<>() {
         private boolean given;

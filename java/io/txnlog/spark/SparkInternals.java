@@ -9,6 +9,7 @@ import java.util.Map;
 import java.util.WeakHashMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
+import org.apache.arrow.memory.BufferAllocator;
 import org.apache.spark.JobArtifactSet$;
 import org.apache.spark.JobArtifactState;
 import org.apache.spark.QueryContext;
@@ -43,11 +44,14 @@ import org.apache.spark.sql.execution.python.ArrowPythonRunner;
 import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.internal.connector.PredicateUtils;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.unsafe.types.UTF8String;
 import scala.Option;
 import scala.Tuple2;
 import scala.collection.immutable.Map$;
@@ -134,18 +138,19 @@ final class SparkInternals {
     }
   }
 
-  /** Returns what a Python function gives for some bytes, in the task that runs; a batch is valid until the next. */
-  static Iterator<ColumnarBatch> batches(PythonRun run, byte[] given) {
-    StructType inside = new StructType().add("task", DataTypes.BinaryType);
+  /** Returns what a Python function gives for a row, in the task that runs; a batch is valid until the next. */
+  static Iterator<ColumnarBatch> batches(PythonRun run, byte[] task, long from) {
+    StructType inside = new StructType().add("task", DataTypes.BinaryType).add("from", DataTypes.LongType);
     ArrowPythonRunner runner = new ArrowPythonRunner(
         seq(new Tuple2<>(new ChainedPythonFunctions(seq(run.function())), (Object) Long.valueOf(-1))),
         PythonEvalType$.MODULE$.SQL_MAP_ARROW_ITER_UDF(), new int[][] {{0}}, new StructType().add("row", inside),
         run.timeZone(), run.large(), run.settings(), PythonCustomMetric$.MODULE$.pythonMetrics(), run.artifacts(),
         Option.empty());
-    Iterator<InternalRow> rows = List.of(row(row(given))).iterator();
-    TaskContext task = TaskContext.get();
+    Iterator<InternalRow> rows = List.of(row(row(task, from))).iterator();
+    TaskContext context = TaskContext.get();
     return CollectionConverters.asJava(runner.compute(
-        CollectionConverters.asScala(List.of(CollectionConverters.asScala(rows)).iterator()), task.partitionId(), task));
+        CollectionConverters.asScala(List.of(CollectionConverters.asScala(rows)).iterator()),
+        context.partitionId(), context));
   }
 
   private static <T> scala.collection.immutable.Seq<T> seq(T only) {
@@ -157,15 +162,28 @@ final class SparkInternals {
     return ((PythonStreamingInputPartition) task).pickedPartition();
   }
 
-  /** Returns a column that has one number in each row. */
-  static ColumnVector constant(int rows, long value) {
-    ConstantColumnVector column = new ConstantColumnVector(rows, DataTypes.LongType);
-    column.setLong(value);
+  /** Returns a column that has one value in each row: a number, a text, or null. */
+  static ColumnVector constant(int rows, DataType type, Object value) {
+    ConstantColumnVector column = new ConstantColumnVector(rows, type);
+    if (value == null) {
+      column.setNull();
+    } else if (value instanceof Integer number) {
+      column.setInt(number);
+    } else if (value instanceof Long number) {
+      column.setLong(number);
+    } else {
+      column.setUtf8String(UTF8String.fromString((String) value));
+    }
     return column;
   }
 
-  private static InternalRow row(Object value) {
-    return new GenericInternalRow(new Object[] {value});
+  private static InternalRow row(Object... values) {
+    return new GenericInternalRow(values);
+  }
+
+  /** Returns memory for Arrow's columns, a part of Spark's. */
+  static BufferAllocator allocator() {
+    return ArrowUtils.rootAllocator().newChildAllocator("txnlog", 0, Long.MAX_VALUE);
   }
 
   /** Returns what belongs to the query that this thread plans, made at the first call; each plan has its own. */

@@ -2,9 +2,6 @@ package io.txnlog.spark;
 
 import static io.txnlog.spark.SparkVersion.linked;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import java.util.ArrayList;
-import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -44,10 +41,8 @@ final class TxnLogBatch implements Batch {
   }
 
   private Batch inColumns() {
-    List<InputPartition> found = new ArrayList<>();
-    JsonNode pickled = read.table().log().ask("plan", Map.of("options", options, "schema", read.columns().json()));
-    pickled.forEach(each -> found.add(new PythonTasks.Task(LogCalls.bytes(each))));
-    return new PythonTasks(found.toArray(InputPartition[]::new), PythonTasks.factory());
+    Map<String, Object> wanted = Map.of("options", options, "schema", read.columns().json());
+    return Lane.of(read.table().log().ask("plan", wanted), read.columns());
   }
 
   private Batch counted() {
@@ -58,6 +53,11 @@ final class TxnLogBatch implements Batch {
   /** Returns the number of tasks, -1 before they are planned. */
   synchronized int tasks() {
     return tasks == null ? -1 : tasks.length;
+  }
+
+  /** Returns how it is read, which is known once it is planned; null before, and of counted rows. */
+  synchronized String lane() {
+    return planned instanceof Lane lane ? lane.text() : null;
   }
 
   /** Returns the options of the read as it is pinned; null before. */

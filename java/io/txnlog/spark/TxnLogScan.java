@@ -103,7 +103,7 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
       text.append(", its ").append(read.options().get(TxnLogTable.METADATA_TABLE));
     }
     if (read.ofMessages() && !streams) { // a batch of a stream has bounds of its own, which the query's progress tells
-      text.append(range()).append(read.needsNoMessages() ? "" : "; " + way().text());
+      text.append(range()).append(read.needsNoMessages() ? "" : "; " + (batch.lane() == null ? way().text() : batch.lane()));
     }
     text.append(read.needsNoMessages() ? "; counted by the metadata"
         : "; columns: " + String.join(", ", read.columns().fieldNames()));

@@ -3,6 +3,7 @@ package io.txnlog.spark;
 import static io.txnlog.spark.SparkVersion.linked;
 
 import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -58,12 +59,16 @@ final class TxnLogStream implements MicroBatchStream, SupportsTriggerAvailableNo
 
   @Override public InputPartition[] planInputPartitions(Offset start, Offset end) {
     InputPartition[] tasks = python.planInputPartitions(start, end);
-    return read.byPythonSource() ? tasks : Arrays.stream(tasks)
-        .map(task -> new PythonTasks.Task(linked(() -> SparkInternals.pickled(task)))).toArray(InputPartition[]::new);
+    if (read.byPythonSource()) {
+      return tasks;
+    }
+    List<byte[]> pickled = Arrays.stream(tasks).map(task -> linked(() -> SparkInternals.pickled(task))).toList();
+    return Lane.of(read.table().log().ask("streamPlan", Map.of("tasks", pickled)), read.columns())
+        .planInputPartitions();
   }
 
   @Override public PartitionReaderFactory createReaderFactory() {
-    return read.byPythonSource() ? python.createReaderFactory() : PythonTasks.factory();
+    return read.byPythonSource() ? python.createReaderFactory() : Lane.factory(read.columns());
   }
 
   @Override public Offset deserializeOffset(String json) { return python.deserializeOffset(json); }
