@@ -101,8 +101,7 @@ final class SegmentFile implements AutoCloseable {
     }
     Message message = Message.getRootAsMessage(bytes.slice(PREFIX, metadata).order(ByteOrder.LITTLE_ENDIAN));
     ArrowBuf body = entry.slice(PREFIX + metadata, length - PREFIX - metadata);
-    body.getReferenceManager().retain(); // which reading the batch lets go of
-    try (ArrowRecordBatch batch = MessageSerializer.deserializeRecordBatch(message, body)) {
+    try (ArrowRecordBatch batch = batch(message, body)) {
       if (batch.getLength() != rows) {
         throw new IOException(path + " has an entry of " + batch.getLength() + " rows where " + rows + " were written");
       }
@@ -110,6 +109,16 @@ final class SegmentFile implements AutoCloseable {
     }
     for (String name : columns.keySet()) {
       ValueVectorUtility.validate(root.getVector(name));
+    }
+  }
+
+  private static ArrowRecordBatch batch(Message message, ArrowBuf body) throws IOException {
+    body.getReferenceManager().retain(); // a batch that is read lets go of its body once
+    try {
+      return MessageSerializer.deserializeRecordBatch(message, body);
+    } catch (IOException | RuntimeException e) {
+      body.getReferenceManager().release();
+      throw e;
     }
   }
 
