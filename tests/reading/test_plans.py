@@ -232,8 +232,10 @@ def test_places_that_cannot_be_are_refused(history: History) -> None:
 
 
 def test_ranges_are_read_in_place_of_sides(history: History) -> None:
-    """Give ranges, one of which ends before a leg of a transfer, and one beyond the level's bound: the read has no cut
-    of its own, ends at the bound, and refuses a range of another partition."""
+    """Give one range that ends before a leg of a transfer, and one that ends beyond the level's bound.
+
+    The read makes no cut, ends at the bound, and refuses a range of another partition.
+    """
     sent = history.transfer(0, 1)
     history.send(2, txn=history.begin())
     history.publish()

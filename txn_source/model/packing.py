@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
@@ -32,7 +33,7 @@ class Slice:
 
 def pack(slices: Sequence[Slice], target_bytes: int) -> list[list[Slice]]:
     """Return the slices in tasks of about ``target_bytes``, as ``packed``; neighbours on one partition are joined."""
-    return [_joined(slices[run.start : run.stop]) for run in packed([each.cost_bytes for each in slices], target_bytes)]
+    return [joined(slices[run.start : run.stop]) for run in packed([each.cost_bytes for each in slices], target_bytes)]
 
 
 def packed(costs: Sequence[int], target_bytes: int) -> Iterator[range]:
@@ -81,7 +82,7 @@ def pack_in_step(slices: Sequence[Slice], times_us: Sequence[int], target_bytes:
         tasks[-1][-1] += part
         before += cost
         filled += cost
-    return [_joined(piece for stripe in of_task for piece in _sorted(slices, stripe)) for of_task in tasks]
+    return [joined(piece for stripe in of_task for piece in _sorted(slices, stripe)) for of_task in tasks]
 
 
 def stripes(slices: Iterable[Slice]) -> Iterator[list[Slice]]:
@@ -122,7 +123,8 @@ def _undivided(
             yield from (([number], slices[number].cost_bytes) for number in group)
 
 
-def _joined(slices: Iterable[Slice]) -> list[Slice]:
+def joined(slices: Iterable[Slice]) -> list[Slice]:
+    """Return slices, neighbours on one partition as one."""
     task: list[Slice] = []
     for piece in slices:
         _add(task, piece)
@@ -132,9 +134,9 @@ def _joined(slices: Iterable[Slice]) -> list[Slice]:
 def _add(task: list[Slice], piece: Slice) -> None:
     """Put a slice behind the last one of a task, joined with it if it goes on there."""
     last = task[-1] if task else None
-    if last is not None and last.partition_id == piece.partition_id and last.range.end == piece.range.start:
-        joined = PositionRange(last.range.start, piece.range.end)
-        cost = last.cost_bytes + piece.cost_bytes
-        task[-1] = Slice(last.topic, last.partition, last.partition_id, joined, cost)
+    follows = last is not None and (last.partition_id, last.range.end) == (piece.partition_id, piece.range.start)
+    if last is not None and follows and not piece.skip:
+        reach = PositionRange(last.range.start, piece.range.end)
+        task[-1] = replace(last, range=reach, cost_bytes=last.cost_bytes + piece.cost_bytes)
     else:
         task.append(piece)

@@ -142,7 +142,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """The start and end of a range inside entries, of which the range then has a part.
+    """The start and the end of a range, where they lie inside an entry.
 
     Ids are compared by entry and index; a message that is alone in its entry has index 0. None: between entries.
     """

@@ -48,10 +48,13 @@ class TaskPartition(ReadTask):
     projection: Projection
     columns: pa.Schema
 
-    def from_entry(self, begin: Position) -> TaskPartition:
-        """Return the task without what lies before an entry of its only part, a slice."""
-        [piece] = self.parts
-        return replace(self, parts=[replace(piece, range=PositionRange(begin, piece.range.end))])
+    def some(self, first: int, last: int, begin: int) -> TaskPartition:
+        """Return the task with its parts ``[first, last)``; the first part begins at the entry with the
+        ``Position.key`` ``begin``, if that isn't negative."""
+        parts = self.parts[first:last]
+        if begin >= 0:
+            parts = [replace(parts[0], range=PositionRange(Position.from_key(begin), parts[0].range.end)), *parts[1:]]
+        return replace(self, parts=parts)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows; which copies were read is in the task's log, as a warning if one failed."""
@@ -90,10 +93,11 @@ def read_task(partition: InputPartition) -> Iterator[pa.RecordBatch]:
 
 
 def read_rows(given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the task that is in the only row that Spark hands over: a pickled task, and where to begin.
+    """Yield the rows of a step: Spark hands over one row with a pickled task and the arguments of ``some``.
 
-    That is the ``Position.key`` of an entry if another reader had the task's rows before it; else -1.
+    A negative ``last`` stands for the whole task.
     """
     for batch in given:
-        task, begin = pickle.loads(batch.column(0)[0].as_py()), batch.column(1)[0].as_py()
-        yield from read_task(task if begin < 0 else task.from_entry(Position.from_key(begin)))
+        pickled, first, last, begin = (column[0].as_py() for column in batch.columns)
+        task = pickle.loads(pickled)
+        yield from read_task(task if last < 0 else task.some(first, last, begin))

@@ -150,4 +150,4 @@ def test_cut_that_cannot_be_told_is_said(tmp_path: Path, caplog: pytest.LogCaptu
     bounds = ForeignCatalogCalls(ForeignTarget.parse(f"kafka:{history.root}")).outlook(
         {"path": f"kafka:{history.root}", "topic": "t"}
     )["bounds"]
-    assert "; no consistent cut: transactions that reach over the end" in bounds
+    assert "; no consistent cut: transactions across the end" in bounds

@@ -11,9 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from crc32c import crc32c
 from pyspark.errors import PySparkException
 
 from tests.spark.test_types import COLUMNS
+from tests.upkeep.doctored import change
 from txn_source.storage.schema import STORED_BESIDE
 
 Bank = Any
@@ -96,6 +98,27 @@ def test_damaged_file_gives_all_rows_from_the_other_copy_or_an_error(bank: Bank,
                     bank.rows(query)
         finally:
             path.write_bytes(whole)
+    assert arrow_memory(bank) == 0
+
+
+def test_entry_that_cannot_be_decoded_is_left_to_python(bank: Bank) -> None:
+    """Register a message whose buffers lie beyond its end, under its right checksum: the query fails in our words."""
+    topic = bank.topic(SCHEMA)
+    bank.send(topic, pa.table({"id": list(range(100))}))
+    [path] = bank.segments(topic)
+    whole = bytearray(path.read_bytes())
+    start = 8 + int.from_bytes(whole[4:8], "little")
+    size = (800).to_bytes(8, "little")  # of the column's buffer
+    at = whole.index(size, start)
+    whole[at - 8 : at] = (1 << 40).to_bytes(8, "little")  # its offset
+    path.write_bytes(whole)
+    change(
+        bank.root,
+        "UPDATE entries SET crc32c = ? WHERE segment_id = (SELECT max(segment_id) FROM entries)",
+        (crc32c(whole),),
+    )
+    with pytest.raises(PySparkException, match=r"\[TXNLOG_SEGMENT_UNREADABLE\]"):
+        bank.rows(f"SELECT id FROM {{{topic}}}")
     assert arrow_memory(bank) == 0
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
-from collections.abc import Iterator
+from base64 import b64decode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,10 @@ import pytest
 
 import txn_source
 from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
+from txn_source.model.packing import Slice
 from txn_source.spark.catalog.read_calls import ReadCalls
+from txn_source.spark.schema import to_spark
+from txn_source.spark.tasks import read_rows
 
 SCHEMA = pa.schema([("id", pa.int64())])
 
@@ -162,3 +169,49 @@ def test_objects_are_opened_only_where_all_of_a_read_may_lie_in_them(log: txn_so
     assert native(f"{last.ledger_id}:1") == {"reason": "1 ledger without an object"}
     assert native(f"{first.ledger_id}:0") == {"reason": "there are no messages"}
     assert "is unreadable" in native(f"{second.ledger_id}:0")["reason"]
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_python_reads_the_slices_that_are_left_at_once(log: txn_source.Log, calls: ReadCalls, many: bool) -> None:
+    """Mix large entries, small ones and objects: the rows of a partition keep their order, in few steps."""
+    partitions = 20 if many else 3
+    log.create_topic("mixed", partitions, SCHEMA)
+    for partition in range(partitions):
+        _send(log, "mixed", 100, partition)
+        if partition % 2:
+            _send(log, "mixed", 1, partition)
+    log.roll_ledger("mixed")
+    log.offload("mixed")
+    for partition in range(partitions):
+        _send(log, "mixed", 100, partition)
+    plan = calls.plan(_options(log, topic="mixed", maxPartitionBytes="1g"), to_spark(SCHEMA).json())
+    by_java, rows = 0, 0
+    for task in plan["tasks"]:
+        steps = [_Step.of(task, step) for step in task["steps"]]
+        by_java += sum(step.by_java for step in steps)
+        assert [step.by_java for step in steps].count(False) <= 1
+        reaches = [(part.partition, part.range) for step in steps for part in step.parts]
+        for partition in range(partitions):
+            mine = [reach for of, reach in reaches if of == partition]
+            assert all(before.end <= after.start for before, after in pairwise(mine))
+        rows += sum(step.rows for step in steps)
+    assert by_java == (0 if many else 3)
+    assert rows == 200 * partitions + partitions // 2
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step of a task, with its slices, and the number of rows that Python reads of it."""
+
+    by_java: bool
+    parts: Sequence[Slice]
+    rows: int
+
+    @classmethod
+    def of(cls, task: dict[str, Any], step: dict[str, Any]) -> _Step:
+        pickled = b64decode(task["python"])
+        numbers = {"first": [step["first"]], "last": [step["last"]], "begin": [-1]}
+        rows = read_rows([pa.record_batch({"task": [pickled], **numbers})])
+        parts = pickle.loads(pickled).parts
+        mine = parts if step["last"] < 0 else parts[step["first"] : step["last"]]
+        return cls("entries" in step, mine, sum(batch.num_rows for batch in rows))

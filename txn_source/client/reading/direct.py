@@ -1,8 +1,8 @@
-"""Which entries of a slice another reader takes straight from their files, and what is left for this one.
+"""Entries that another reader takes straight from their files, and the slices that are left for this one.
 
-The rules stay here: what is handed over is visible at the read's level, is read as a whole, and comes with its checksum
-and with all that metadata columns need. The other reader checks, decodes and hands on. Where it fails, this one reads
-the same rows, and tries the other copies.
+The rules stay here: an entry that is handed over is visible at the read's level, is read as a whole, and comes with its
+checksum and the values of metadata columns. The other reader checks it, decodes it and hands it on. Where that fails,
+this one reads the same rows, and tries the other copies.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from txn_source.client.reading.copy_fallback import runs_of
+from txn_source.client.reading.outlook import share_of
 from txn_source.client.reading.slice_reader import Decided, SliceReader
+from txn_source.client.reading.window import each
 from txn_source.metadata.stub.metadata_stub import EntryPage
 from txn_source.model.packing import Slice
 from txn_source.model.position import PositionRange, entry_of, ledger_of
@@ -27,16 +29,20 @@ from txn_source.storage.arrays import numbers_in
 from txn_source.storage.segment_store import has_own_schemas
 
 LEAST_ROWS = 50
-"""Entries with fewer messages on average are better joined here."""
+"""Entries with fewer messages on average stay here, where they are joined to larger batches."""
 ENTRIES_MAX = 262_144
-"""So many entries are handed over for one read: they travel with its plan."""
+"""Most entries that are handed over for one read, inclusive: they travel with its plan."""
 ENTRY_COLUMNS = (
     "file", "offset", "length", "crc32c", "messages", "position", "ledger_id", "entry_id", "publish_time_us",
     "base_sequence", "producer", "txn", "status",
 )  # fmt: skip
 """Numbers of an entry, in this order; the last three are places in the run's texts, -1 for null."""
-
-
+_FEW = 16
+"""Of so many slices (inclusive) each is looked at, of more only large ones: a look costs two or three calls of the
+service, which the task would make otherwise, beside others."""
+_LEAST_BYTES = 4 << 20
+_SUMMED = ("entries", "messages", "bytes")
+_COPIES = ("hot_deleted_at_ms", "offloaded_at_ms")
 _SMALL = f"entries of less than {LEAST_ROWS} messages"
 
 
@@ -63,44 +69,68 @@ class Left:
 Part: TypeAlias = EntryRun | Left
 
 
-def divide(reader: SliceReader, pieces: Sequence[Slice], entries_max: int = ENTRIES_MAX) -> list[Part]:
-    """Return parts that have together the rows of some slices, in order.
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The metadata's answer about a slice: ``why`` it is left as a whole, or if all of it has a hot copy alone."""
+
+    why: str | None = None
+    hot_only: bool = False
+
+
+def divide(reader: SliceReader, tasks: Sequence[Sequence[Slice]]) -> list[list[Part]]:
+    """Return for each task the parts that have its rows, in its order.
 
     Raises:
-        UnavailableError: the metadata can't be asked. What is wrong with the slices themselves is left for their reader
-            to say.
+        UnavailableError: the service doesn't answer. Faults of a slice are left for its reader to report.
     """
-    found: list[Part] = []
-    for piece in pieces:
-        for part in _parts(reader, piece, entries_max):
-            before = found[-1] if found else None
-            if isinstance(part, EntryRun):
-                entries_max -= len(part.entries)
-            elif isinstance(before, Left) and before.why == part.why and _touch(before.piece, part.piece):
-                reach = PositionRange(before.piece.range.start, part.piece.range.end)
-                cost = before.piece.cost_bytes + part.piece.cost_bytes
-                found[-1] = Left(replace(before.piece, range=reach, cost_bytes=cost), part.why)
-                continue
-            found.append(part)
-    return found
+    pieces = [piece for task in tasks for piece in task]
+    looks = list(_looks(reader, pieces))
+
+    def parts(number: int) -> list[Part]:
+        return list(_parts(reader, pieces[number], looks[number]))
+
+    numbers = range(len(pieces))
+    local = reader.access.metadata.service is not None  # threads would only wait for each other
+    found = map(parts, numbers) if local else each(parts, numbers)
+    return [[part for _ in task for part in next(found)] for task in tasks]
 
 
-def _touch(first: Slice, second: Slice) -> bool:
-    return first.partition_id == second.partition_id and first.range.end == second.range.start and not second.skip
-
-
-def _parts(reader: SliceReader, piece: Slice, entries_max: int) -> Iterator[Part]:
-    access = reader.access
-    if not isinstance(access.root, Path):
-        yield Left(piece, "hot copies in an object store")
+def _looks(reader: SliceReader, pieces: Sequence[Slice]) -> Iterator[_Look]:
+    """Yield what the metadata says of each slice; it is one call of the service."""
+    if not isinstance(reader.access.root, Path):
+        yield from [_Look("hot copies in an object store")] * len(pieces)
         return
-    if piece.skip:
-        yield Left(piece, "begins inside an entry")
+    tables = reader.access.metadata.list_ledgers_of([(piece.partition_id, piece.range) for piece in pieces])
+    entries_left = ENTRIES_MAX
+    for piece, ledgers in zip(pieces, tables, strict=True):
+        columns = {name: numbers_in(ledgers[name]) for name in _SUMMED + _COPIES}
+        share = share_of(ledgers, piece.range)
+        entries, messages, size = (int((columns[name] * share).sum()) for name in _SUMMED)
+        if piece.skip:
+            yield _Look("begins inside an entry")
+        elif messages < LEAST_ROWS // 2 * entries:  # markers count as entries, so the average may be twice as large
+            yield _Look(_SMALL)
+        elif len(pieces) > _FEW and size < _LEAST_BYTES:
+            yield _Look(f"less than {_LEAST_BYTES >> 20} MiB of one of many partitions")
+        elif entries > entries_left:
+            yield _Look(f"more than {ENTRIES_MAX:,} entries")
+        else:
+            entries_left -= entries
+            begins = len(ledgers) > 0 and ledgers["ledger_id"][0].as_py() == piece.range.start.ledger_id
+            yield _Look(hot_only=begins and all((columns[name] < 0).all() for name in _COPIES))
+
+
+def _parts(reader: SliceReader, piece: Slice, look: _Look) -> Iterator[Part]:
+    if look.why is not None:
+        yield Left(piece, look.why)
         return
     decided = reader.decided(piece)
+    if look.hot_only:
+        yield from _hot(reader, piece, decided)
+        return
     at = piece.range.start
     while at < piece.range.end:
-        listed = access.metadata.list_copies(piece.partition_id, PositionRange(at, piece.range.end))
+        listed = reader.access.metadata.list_copies(piece.partition_id, PositionRange(at, piece.range.end))
         before = at
         if listed.ledgers and listed.ledgers[0].ledger_id == at.ledger_id:
             priority = reader.read_priority or listed.priority or ReadPriority.TIERED_FIRST
@@ -109,23 +139,17 @@ def _parts(reader: SliceReader, piece: Slice, entries_max: int) -> Iterator[Part
                 if run.tiered is not None:
                     yield Left(of_run, "in objects")
                 else:
-                    yield from _hot(reader, of_run, decided, entries_max)
+                    yield from _hot(reader, of_run, decided)
                 at = run.range.end
         if at == before:
             yield Left(replace(piece, range=PositionRange(at, piece.range.end)), "no copy")
             return
 
 
-def _hot(reader: SliceReader, piece: Slice, decided: Decided, entries_max: int) -> Iterator[Part]:
+def _hot(reader: SliceReader, piece: Slice, decided: Decided) -> Iterator[Part]:
     """Yield the entries of a slice whose ledgers are all read from their hot copies."""
-    stub = reader.access.metadata
-    ledgers = stub.list_ledgers(piece.partition_id, piece.range)
-    entries, messages = (int(numbers_in(ledgers[name]).sum()) for name in ("entries", "messages"))
-    if messages < LEAST_ROWS // 2 * entries:  # of which some are markers
-        yield Left(piece, _SMALL)
-        return
     seen, rest = reader.seen(piece, decided), piece.range.start
-    for page in stub.list_entries(piece.partition_id, piece.range):
+    for page in reader.access.metadata.list_entries(piece.partition_id, piece.range):
         every = {name: numbers_in(page.entries[name]) for name in page.entries.column_names}
         keep = seen(every, page.producers)
         columns = every if keep.all() else {name: column[keep] for name, column in every.items()}
@@ -136,14 +160,11 @@ def _hot(reader: SliceReader, piece: Slice, decided: Decided, entries_max: int) 
         used = np.unique(columns["segment_id"]).tolist()
         if columns["messages"].mean() < LEAST_ROWS:
             yield Left(of_page, _SMALL)
-        elif len(columns["position"]) > entries_max:
-            yield Left(of_page, f"more than {ENTRIES_MAX:,} entries")
         elif page.roots.keys() & set(used):
             yield Left(of_page, "hot copies in other roots")
         elif any(has_own_schemas(page.segments[number]) for number in used):
             yield Left(of_page, "entries of several partitions in a file")
         else:
-            entries_max -= len(columns["position"])
             yield _run(reader, of_page, page, columns, decided)
     if rest < piece.range.end:
         yield Left(replace(piece, range=PositionRange(rest, piece.range.end)), "no copy")

@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from txn_source.client.access import Access
 from txn_source.client.reading.own_log import OwnLog
@@ -14,7 +15,6 @@ from txn_source.model.packing import OPENING_COST_BYTES
 from txn_source.model.position import PositionRange
 from txn_source.model.units import format_count
 from txn_source.model.values import dataclass
-from txn_source.model.visibility import IntArray
 from txn_source.reading.ranges import ranges_of
 from txn_source.reading.request import ReadRequest
 from txn_source.storage.arrays import numbers_in
@@ -69,8 +69,7 @@ def outlook(access: Access, source: Source, request: ReadRequest) -> Outlook:
         (p.view.partition_id, reach) for p, reach in zip(source.partitions, reaches, strict=True) if not reach.empty
     ]
     for (_, reach), table in zip(read_of, access.metadata.list_ledgers_of(read_of), strict=True):
-        ids, entries = numbers_in(table["ledger_id"]), numbers_in(table["entries"])
-        share = _share(ids, entries, reach)
+        share = share_of(table, reach)
         read = share > 0
         messages += int((numbers_in(table["messages"]) * share).sum())
         size += int((numbers_in(table["bytes"]) * share).sum())
@@ -84,8 +83,9 @@ def outlook(access: Access, source: Source, request: ReadRequest) -> Outlook:
     return Outlook(ranges, messages, size, ledgers, hot, tiered, whole, tasks)
 
 
-def _share(ids: IntArray, entries: IntArray, reach: PositionRange) -> npt.NDArray[np.float64]:
+def share_of(ledgers: pa.Table, reach: PositionRange) -> npt.NDArray[np.float64]:
     """Return which part of each ledger lies in a range, from 0 to 1."""
+    ids, entries = numbers_in(ledgers["ledger_id"]), numbers_in(ledgers["entries"])
     first = np.where(ids == reach.start.ledger_id, reach.start.entry_id, 0)
     last = np.where(ids == reach.end.ledger_id, np.minimum(reach.end.entry_id, entries), entries)
     return np.asarray(np.maximum(last - first, 0) / np.maximum(entries, 1), np.float64)

@@ -38,7 +38,7 @@ class OwnLog:
         self._stub = access.metadata
         self._objects = TieredPlanning(access)
         self._checked: dict[Name, int] = {}
-        """Partition ids of which a stream's position was checked once."""
+        """The partition id for which a stream's position was checked, by partition."""
 
     def describe(self) -> Description:
         """Return the names that the log uses."""

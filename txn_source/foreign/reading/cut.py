@@ -104,8 +104,8 @@ class PartitionSpans:
         if not self.untold:
             return None
         return (
-            f"transactions that reach over the end of the read on {', '.join(sorted(self.untold)[:8])} can't be told"
-            " from others of their producers: they may be seen in part"
+            f"transactions across the end of the read on {', '.join(sorted(self.untold)[:8])} have no name that"
+            " distinguishes them from others of their producers: the read may have parts of them"
         )
 
     def lowest_above(self, ranges: Ranges, bounds: Mapping[int, int]) -> Mapping[int, int]:

@@ -1,14 +1,14 @@
-"""The tasks of a plan as Java takes them: runs of entries that it reads itself, and parts that Python reads.
+"""The tasks of a plan as Java takes them: runs of entries that it reads itself, and slices that Python reads.
 
-Each task is a list of steps in the order of its rows. A step has a pickled ``ReadTask``. With ``entries`` Java reads
-these, and has Python go on with that task, from the entry where it fails.
+A task has a pickled ``ReadTask`` and steps, in the order of its rows. A step names parts of the pickled task. With
+``entries`` Java reads these, and has Python go on with the part, from the entry where Java fails.
 """
 
 from __future__ import annotations
 
 import pickle
 from base64 import b64encode
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,18 +17,17 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from txn_source.client.access import Access
-from txn_source.client.reading.direct import ENTRIES_MAX, EntryRun, divide
+from txn_source.client.reading.direct import EntryRun, Left, Part, divide
 from txn_source.client.reading.own_log import OwnLog
+from txn_source.model.packing import Slice, joined
 from txn_source.spark.connection import is_others
 from txn_source.spark.tasks import TaskPartition
 
-Step = dict[str, Any]
-
 
 def lanes(tasks: Sequence[InputPartition], access: Access | None = None) -> dict[str, Any]:
-    """Return the tasks of one plan as lists of steps.
+    """Return the tasks of one plan.
 
-    ``stored`` in the answer are the columns that Java takes from files, as an Arrow schema; ``why`` counts the parts
+    ``stored`` in the answer are the columns that Java takes from files, as an Arrow schema; ``why`` counts the slices
     that are left to Python, by reason. Without ``access``, of others' logs, all are.
     """
     first = tasks[0] if tasks else None
@@ -38,36 +37,62 @@ def lanes(tasks: Sequence[InputPartition], access: Access | None = None) -> dict
     if unlike is not None:
         return _by_python(tasks, {unlike: len(tasks)})
     reader = OwnLog(access).read(first.columns, first.request, first.decisions)
-    made: list[list[Step]] = []
-    why: Counter[str] = Counter()
-    entries_left = ENTRIES_MAX
-    for task in tasks:
-        assert isinstance(task, TaskPartition)
-        steps = []
-        for part in divide(reader, task.parts, entries_left):
-            step = _step(replace(task, parts=[part.piece]))
-            if isinstance(part, EntryRun):
-                entries_left -= len(part.entries)
-                step |= {
-                    "topic": part.piece.topic,
-                    "partition": part.piece.partition,
-                    "files": [str(path) for path in part.files],
-                    "texts": part.texts,
-                    "entries": _text(part.entries.tobytes()),
-                }
-            else:
-                why[part.why] += 1
-            steps.append(step)
-        made.append(steps)
+    ours = [task for task in tasks if isinstance(task, TaskPartition)]
+    divided = divide(reader, [task.parts for task in ours])
+    why = Counter(part.why for parts in divided for part in parts if isinstance(part, Left))
+    made = [_task(task, parts) for task, parts in zip(ours, divided, strict=True)]
     return {"stored": _text(first.columns.serialize()), "tasks": made, "why": dict(why)}
 
 
+def _task(task: TaskPartition, parts: Sequence[Part]) -> dict[str, Any]:
+    """Return a task; the rows of each partition keep their order.
+
+    A step of Python's costs about as much as a task, so one reads slices of many partitions. Parts get a round: a run
+    that follows a slice on its partition begins the next one. In a round the runs come first, then one step of slices.
+    """
+    if not any(isinstance(part, EntryRun) for part in parts):
+        return _whole(task)
+    rounds: defaultdict[int, tuple[list[EntryRun], list[Slice]]] = defaultdict(lambda: ([], []))
+    at: Counter[int] = Counter()
+    after_slice: set[int] = set()
+    for part in parts:
+        of = part.piece.partition_id
+        if isinstance(part, EntryRun):
+            at[of] += of in after_slice
+            after_slice.discard(of)
+            rounds[at[of]][0].append(part)
+        else:
+            after_slice.add(of)
+            rounds[at[of]][1].append(part.piece)
+    steps: list[dict[str, Any]] = []
+    pieces: list[Slice] = []
+    for _, (runs, slices) in sorted(rounds.items()):
+        for run in runs:
+            steps.append({"first": len(pieces), "last": len(pieces) + 1, **_entries(run)})
+            pieces.append(run.piece)
+        if slices:
+            left = joined(slices)
+            steps.append({"first": len(pieces), "last": len(pieces) + len(left)})
+            pieces += left
+    return {"python": _text(pickle.dumps(replace(task, parts=pieces))), "steps": steps}
+
+
+def _entries(run: EntryRun) -> dict[str, Any]:
+    return {
+        "topic": run.piece.topic,
+        "partition": run.piece.partition,
+        "files": [str(path) for path in run.files],
+        "texts": run.texts,
+        "entries": _text(run.entries.tobytes()),
+    }
+
+
 def _by_python(tasks: Sequence[InputPartition], why: dict[str, int]) -> dict[str, Any]:
-    return {"stored": "", "tasks": [[_step(task)] for task in tasks], "why": why}
+    return {"stored": "", "tasks": [_whole(task) for task in tasks], "why": why}
 
 
-def _step(task: InputPartition) -> Step:
-    return {"python": _text(pickle.dumps(task))}
+def _whole(task: InputPartition) -> dict[str, Any]:
+    return {"python": _text(pickle.dumps(task)), "steps": [{"first": 0, "last": -1}]}
 
 
 def _text(data: bytes | pa.Buffer) -> str:

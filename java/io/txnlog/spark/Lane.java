@@ -24,16 +24,20 @@ record Lane(InputPartition[] planInputPartitions, StructType columns, String tex
   /** The function {@code txn_source.spark.tasks.read_rows}, without a type, as Python's first pickle protocol has it. */
   private static final String READ_ROWS = "(ctxn_source.spark.tasks\nread_rows\nNt.";
 
-  /** What a task reads, one step after the other; {@code stored} are the columns that files have, as Arrow's schema. */
-  record Task(byte[] stored, Step[] steps) implements InputPartition {}
+  /**
+   * A task, whose steps are read one after the other.
+   *
+   * @param python all of it, as Python pickled it.
+   * @param stored the columns that files have, as Arrow's schema.
+   */
+  record Task(byte[] python, byte[] stored, Step[] steps) implements InputPartition {}
 
   /**
-   * A part of a task.
+   * The parts of a task from {@code first}, inclusive, to {@code last}, exclusive; -1 stands for all.
    *
-   * @param python the task of this part alone, as Python pickled it.
-   * @param entries what Java reads in its place; null if Python reads.
+   * @param entries what Java reads in the place of the only part; null if Python reads.
    */
-  record Step(byte[] python, EntryRun entries) implements Serializable {}
+  record Step(int first, int last, EntryRun entries) implements Serializable {}
 
   /** Returns the tasks that the log's process planned. */
   static Lane of(JsonNode plan, StructType columns) {
@@ -42,12 +46,12 @@ record Lane(InputPartition[] planInputPartitions, StructType columns, String tex
     int entries = 0;
     for (JsonNode of : plan.get("tasks")) {
       List<Step> steps = new ArrayList<>();
-      for (JsonNode step : of) {
+      for (JsonNode step : of.get("steps")) {
         EntryRun run = step.has("entries") ? EntryRun.of(step) : null;
         entries += run == null ? 0 : run.size();
-        steps.add(new Step(LogCalls.bytes(step.get("python")), run));
+        steps.add(new Step(step.get("first").asInt(), step.get("last").asInt(), run));
       }
-      tasks.add(new Task(stored, steps.toArray(Step[]::new)));
+      tasks.add(new Task(LogCalls.bytes(of.get("python")), stored, steps.toArray(Step[]::new)));
     }
     String why = LogCalls.texts(plan.get("why")).entrySet().stream()
         .map(each -> each.getValue() + " with " + each.getKey()).collect(Collectors.joining(", "));

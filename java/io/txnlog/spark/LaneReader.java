@@ -74,7 +74,7 @@ final class LaneReader implements PartitionReader<ColumnarBatch> {
   }
 
   private void byPython(Lane.Step step, long from) {
-    rows = linked(() -> SparkInternals.batches(python, step.python(), from));
+    rows = linked(() -> SparkInternals.batches(python, task.python(), step.first(), step.last(), from));
   }
 
   /** Returns the columns of a batch whose rows are one struct. */

@@ -139,14 +139,15 @@ final class SparkInternals {
   }
 
   /** Returns what a Python function gives for a row, in the task that runs; a batch is valid until the next. */
-  static Iterator<ColumnarBatch> batches(PythonRun run, byte[] task, long from) {
-    StructType inside = new StructType().add("task", DataTypes.BinaryType).add("from", DataTypes.LongType);
+  static Iterator<ColumnarBatch> batches(PythonRun run, byte[] task, int first, int last, long begin) {
+    StructType inside = new StructType().add("task", DataTypes.BinaryType).add("first", DataTypes.IntegerType)
+        .add("last", DataTypes.IntegerType).add("begin", DataTypes.LongType);
     ArrowPythonRunner runner = new ArrowPythonRunner(
         seq(new Tuple2<>(new ChainedPythonFunctions(seq(run.function())), (Object) Long.valueOf(-1))),
         PythonEvalType$.MODULE$.SQL_MAP_ARROW_ITER_UDF(), new int[][] {{0}}, new StructType().add("row", inside),
         run.timeZone(), run.large(), run.settings(), PythonCustomMetric$.MODULE$.pythonMetrics(), run.artifacts(),
         Option.empty());
-    Iterator<InternalRow> rows = List.of(row(row(task, from))).iterator();
+    Iterator<InternalRow> rows = List.of(row(row(task, first, last, begin))).iterator();
     TaskContext context = TaskContext.get();
     return CollectionConverters.asJava(runner.compute(
         CollectionConverters.asScala(List.of(CollectionConverters.asScala(rows)).iterator()),
