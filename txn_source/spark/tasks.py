@@ -18,6 +18,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from txn_source.model.position import Position, PositionRange
+from txn_source.reading.filters import Filters
 from txn_source.reading.plan import ReadPlan
 from txn_source.reading.request import ReadRequest
 from txn_source.spark.connection import is_others, shown, source_of
@@ -48,13 +49,25 @@ class TaskPartition(ReadTask):
     projection: Projection
     columns: pa.Schema
 
-    def some(self, first: int, last: int, begin: int) -> TaskPartition:
-        """Return the task with its parts ``[first, last)``; the first part begins at the entry with the
-        ``Position.key`` ``begin``, if that isn't negative."""
-        parts = self.parts[first:last]
+    def some(self, first: int, last: int, begin: int, done: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the parts ``[first, last)`` behind those that another reader has handed out.
+
+        Args:
+            first: the first part.
+            last: behind the last part.
+            begin: the ``Position.key`` of the entry with which the first part begins; negative: the part's own.
+            done: so many rows are left out, without a look at the filters, which the other reader doesn't have.
+        """
+        task = replace(self, parts=self.parts[first:last])
         if begin >= 0:
-            parts = [replace(parts[0], range=PositionRange(Position.from_key(begin), parts[0].range.end)), *parts[1:]]
-        return replace(self, parts=parts)
+            reach = PositionRange(Position.from_key(begin), task.parts[0].range.end)
+            task = replace(task, parts=[replace(task.parts[0], range=reach), *task.parts[1:]])
+        if done:
+            task = replace(task, request=replace(task.request, filters=Filters()))
+        for batch in task.rows():
+            if done < batch.num_rows:
+                yield batch.slice(done)
+            done -= min(done, batch.num_rows)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows; which copies were read is in the task's log, as a warning if one failed."""
@@ -81,10 +94,14 @@ def tasks_of(planned: ReadPlan, target: AnyTarget, schema: StructType) -> list[I
 
 def read_task(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Yield one task's rows."""
-    if not isinstance(partition, ReadTask):
-        return  # Spark's stand-in for "no partitions"
+    if isinstance(partition, ReadTask):  # Spark has a stand-in for "no partitions"
+        yield from _shown(partition.rows())
+
+
+def _shown(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield rows; an error comes as Spark's users can read it."""
     try:
-        yield from partition.rows()
+        yield from rows
     except Exception as error:
         failure = shown(error)
     else:
@@ -98,6 +115,6 @@ def read_rows(given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     A negative ``last`` stands for the whole task.
     """
     for batch in given:
-        pickled, first, last, begin = (column[0].as_py() for column in batch.columns)
+        pickled, first, last, *behind = (column[0].as_py() for column in batch.columns)
         task = pickle.loads(pickled)
-        yield from read_task(task if last < 0 else task.some(first, last, begin))
+        yield from _shown(task.rows() if last < 0 else task.some(first, last, *behind))

@@ -59,6 +59,15 @@ class Runs:
         low, high = np.searchsorted(self.edges, (start, end))
         return bool(high < len(self.edges) and self.edges[low] == start and self.edges[high] == end)
 
+    def within(self, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
+        """Return offset, length and checksum of the runs that ranges ``[start, end)`` consist of."""
+        found: list[tuple[int, int, int]] = []
+        for start, end in ranges:
+            low, high = np.searchsorted(self.edges, (start, end)).tolist()
+            edges = self.edges[low : high + 1]
+            found += zip(edges[:-1].tolist(), np.diff(edges).tolist(), self.checksums[low:high].tolist(), strict=True)
+        return found
+
     def check(self, start: int, data: memoryview) -> None:
         """Raise ValueError unless the bytes from ``start`` on are those that were written."""
         low, high = np.searchsorted(self.edges, (start, start + len(data))).tolist()

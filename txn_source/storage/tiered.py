@@ -271,13 +271,7 @@ class TieredReader:
                 parquet = self._open()
                 metadata, names = self.footer.metadata, [f.name for f in stored]
                 assert self._source is not None
-                self._source.load(
-                    [
-                        _chunk(metadata, number, column)
-                        for column in range(metadata.num_columns)
-                        if _is_asked_for(metadata.schema.column(column).path, names)
-                    ]
-                )
+                self._source.load(chunks_of(metadata, number, names))
                 table = parquet.read_row_group(number, columns=[f.name for f in stored], use_threads=False)
                 self._source.release()
                 if table.num_rows != rows:
@@ -456,6 +450,15 @@ def _chunk(metadata: pq.FileMetaData, group: int, column: int) -> tuple[int, int
     if chunk.has_dictionary_page and chunk.dictionary_page_offset:
         start = min(start, chunk.dictionary_page_offset)
     return start, start + chunk.total_compressed_size
+
+
+def chunks_of(metadata: pq.FileMetaData, group: int, names: Sequence[str] | None = None) -> list[tuple[int, int]]:
+    """Return the bytes ``[start, end)`` of a row group's chunks; with ``names`` of those columns alone."""
+    return [
+        _chunk(metadata, group, column)
+        for column in range(metadata.num_columns)
+        if names is None or _is_asked_for(metadata.schema.column(column).path, names)
+    ]
 
 
 def _is_asked_for(path: str, names: Sequence[str]) -> bool:

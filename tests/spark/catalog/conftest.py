@@ -96,3 +96,9 @@ def scan_text() -> Callable[[DataFrame], str]:
         return line[line.index("txnlog ") :].removesuffix(" RuntimeFilters: []")
 
     return scan_text
+
+
+@pytest.fixture
+def places(pytestconfig: pytest.Config) -> int:
+    """At how many places a file is damaged."""
+    return 200 if pytestconfig.getoption("--all") else 8

@@ -53,7 +53,7 @@ def test_both_lanes_have_the_same_rows(bank: Bank, scan_text: ScanText, way: str
     assert len(found) == (9 if level == "read_committed" else 12) * times
     assert found == bank.rows(query % "python")
     entries = 3 if level == "read_committed" else 4
-    assert f"; entries read by Java: {entries if way == 'Java' else 0}" in scan_text(auto)
+    assert f"; read from files: {entries if way == 'Java' else 0} entries" in scan_text(auto)
 
 
 def test_columns_that_some_producers_give_are_null_elsewhere(bank: Bank) -> None:
@@ -177,12 +177,6 @@ def test_stream_goes_on_in_the_other_lane(bank: Bank, tmp_path: Path) -> None:
         assert query.awaitTermination(240)
     rows = bank.spark.read.parquet(str(tmp_path / "rows")).collect()
     assert sorted(map(tuple, rows)) == sorted((n, p) for n in range(3) for p in range(2) for _ in range(3))
-
-
-@pytest.fixture
-def places(pytestconfig: pytest.Config) -> int:
-    """At how many places a file is damaged."""
-    return 200 if pytestconfig.getoption("--all") else 8
 
 
 def arrow_memory(bank: Bank) -> int:

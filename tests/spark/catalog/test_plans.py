@@ -20,7 +20,7 @@ def test_a_plan_says_what_it_will_read(bank: Bank, numbers: str, scan_text: Scan
     bounds = ", ".join(f"{p.partition}: [{p.log_start}, {p.log_end})" for p in stats.partitions)
     assert text == (
         f"txnlog {numbers}, read_committed, so far {bounds}; 2 ledgers: 2 hot, 0 tiered;"
-        " tasks: about 1; by Python: its end is the log's when it runs; columns: id, name;"
+        " tasks: about 1; columns: id, name;"
         " skips by: name IS NOT NULL AND id IS NOT NULL AND name LIKE 'n1%' ESCAPE '\\' AND id > 5"
     )
 

@@ -7,7 +7,7 @@ import pickle
 import random
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import pytest
 import txn_source
 from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
 from txn_source.model.packing import Slice
+from txn_source.reading.filters import Filters
 from txn_source.spark.catalog.read_calls import ReadCalls
 from txn_source.spark.schema import to_spark
 from txn_source.spark.tasks import read_rows
@@ -151,29 +152,12 @@ def test_a_stream_is_behind_what_was_trimmed_and_what_is_tiered_alone(log: txn_s
     assert behind["secondsBehind"] > 0
 
 
-def test_objects_are_opened_only_where_all_of_a_read_may_lie_in_them(log: txn_source.Log, calls: ReadCalls) -> None:
-    for _ in range(2):
-        _send(log, "a", 4)
-        log.roll_ledger("a")
-    log.offload("a")
-    _send(log, "a", 2)
-    first, second, last = log.stats("a").partitions[0].ledgers
-
-    def native(end: str) -> dict[str, Any]:
-        ends = json.dumps({"a": {"0": end, "1": "earliest"}})
-        return calls.native(_options(log, endingOffsets=ends), ["id"])
-
-    assert len(native(f"{last.ledger_id}:0")["locations"]) == 2
-    for path in Path(log.root, "tiered").rglob("*.parquet"):
-        path.unlink()
-    assert native(f"{last.ledger_id}:1") == {"reason": "1 ledger without an object"}
-    assert native(f"{first.ledger_id}:0") == {"reason": "there are no messages"}
-    assert "is unreadable" in native(f"{second.ledger_id}:0")["reason"]
-
-
 @pytest.mark.parametrize("many", [False, True])
 def test_python_reads_the_slices_that_are_left_at_once(log: txn_source.Log, calls: ReadCalls, many: bool) -> None:
-    """Mix large entries, small ones and objects: the rows of a partition keep their order, in few steps."""
+    """Mix large entries, small ones and objects: the rows of a partition keep their order, in few steps.
+
+    Where there are many partitions with little in each, nothing but the Python task is planned.
+    """
     partitions = 20 if many else 3
     log.create_topic("mixed", partitions, SCHEMA)
     for partition in range(partitions):
@@ -184,18 +168,18 @@ def test_python_reads_the_slices_that_are_left_at_once(log: txn_source.Log, call
     log.offload("mixed")
     for partition in range(partitions):
         _send(log, "mixed", 100, partition)
-    plan = calls.plan(_options(log, topic="mixed", maxPartitionBytes="1g"), to_spark(SCHEMA).json())
+    plan = calls.plan(_options(log, topic="mixed", maxPartitionBytes="1g"), to_spark(SCHEMA).json(), objects=not many)
     by_java, rows = 0, 0
     for task in plan["tasks"]:
         steps = [_Step.of(task, step) for step in task["steps"]]
         by_java += sum(step.by_java for step in steps)
-        assert [step.by_java for step in steps].count(False) <= 1
+        assert [step.by_java for step in steps].count(False) == many
         reaches = [(part.partition, part.range) for step in steps for part in step.parts]
         for partition in range(partitions):
             mine = [reach for of, reach in reaches if of == partition]
             assert all(before.end <= after.start for before, after in pairwise(mine))
         rows += sum(step.rows for step in steps)
-    assert by_java == (0 if many else 3)
+    assert by_java == (0 if many else 6)
     assert rows == 200 * partitions + partitions // 2
 
 
@@ -210,8 +194,32 @@ class _Step:
     @classmethod
     def of(cls, task: dict[str, Any], step: dict[str, Any]) -> _Step:
         pickled = b64decode(task["python"])
-        numbers = {"first": [step["first"]], "last": [step["last"]], "begin": [-1]}
+        numbers = {"first": [step["first"]], "last": [step["last"]], "begin": [-1], "done": [0]}
         rows = read_rows([pa.record_batch({"task": [pickled], **numbers})])
         parts = pickle.loads(pickled).parts
         mine = parts if step["last"] < 0 else parts[step["first"] : step["last"]]
-        return cls("entries" in step, mine, sum(batch.num_rows for batch in rows))
+        return cls("entries" in step or "object" in step, mine, sum(batch.num_rows for batch in rows))
+
+
+def test_python_goes_on_behind_the_rows_that_another_reader_has_handed_out(
+    log: txn_source.Log, calls: ReadCalls
+) -> None:
+    for _ in range(3):
+        _send(log, "b", 100)
+    log.roll_ledger("b")
+    log.offload("b")
+    filters = json.dumps([{"op": "<", "column": ["id"], "value": {"type": "long", "value": 0}}])
+    options = _options(log, topic="b", catalogdefaults="")
+    plan = calls.plan(options, to_spark(SCHEMA).json(), objects=True)
+    [[step]] = [task["steps"] for task in plan["tasks"]]
+    assert (step["rows"], step["object"]) != (0, "")
+    pickled = pickle.loads(b64decode(plan["tasks"][0]["python"]))
+    filtered = replace(pickled, request=replace(pickled.request, filters=Filters.parse(filters)))
+    for done in (1, 99, 100, 250, 300):
+        rows = read_rows([pa.record_batch({"task": [pickle.dumps(filtered)], **_numbers(done)})])
+        assert [i for batch in rows for i in batch["id"].to_pylist()] == (3 * list(range(100)))[done:]
+    assert calls.plan({**options, "__pushedFilters": filters}, to_spark(SCHEMA).json(), objects=True)["tasks"] == []
+
+
+def _numbers(done: int) -> dict[str, list[int]]:
+    return {"first": [0], "last": [1], "begin": [-1], "done": [done]}

@@ -1,8 +1,8 @@
-"""Entries that another reader takes straight from their files, and the slices that are left for this one.
+"""Entries and row groups that other readers take straight from files, and the slices that are left for this one.
 
-The rules stay here: an entry that is handed over is visible at the read's level, is read as a whole, and comes with its
-checksum and the values of metadata columns. The other reader checks it, decodes it and hands it on. Where that fails,
-this one reads the same rows, and tries the other copies.
+The rules stay here: all rows of what is handed over are visible at the read's level, and wanted; it comes with its
+checksums. The other reader checks it, decodes it and hands it on. Where that fails, this one reads the same rows, and
+tries the other copies.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from txn_source.client.reading.copy_fallback import runs_of
+from txn_source.client.reading.direct_objects import Left, ObjectRun, row_groups
 from txn_source.client.reading.outlook import share_of
 from txn_source.client.reading.slice_reader import Decided, SliceReader
 from txn_source.client.reading.window import each
@@ -58,27 +59,25 @@ class EntryRun:
     """A row for each entry, with ``ENTRY_COLUMNS``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
-    """A slice that is left for this reader, and why."""
-
-    piece: Slice
-    why: str
-
-
-Part: TypeAlias = EntryRun | Left
+Part: TypeAlias = EntryRun | ObjectRun | Left
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """The metadata's answer about a slice: ``why`` it is left as a whole, or if all of it has a hot copy alone."""
+    """The metadata's answer about a slice."""
 
     why: str | None = None
+    """The reason why all of it is left."""
+    hot: str | None = None
+    """The reason why its hot copies are."""
     hot_only: bool = False
+    """It has hot copies alone."""
 
 
-def divide(reader: SliceReader, tasks: Sequence[Sequence[Slice]]) -> list[list[Part]]:
+def divide(reader: SliceReader, tasks: Sequence[Sequence[Slice]], no_objects: str | None = None) -> list[list[Part]]:
     """Return for each task the parts that have its rows, in its order.
+
+    ``no_objects`` is the reason why no row groups are handed over; None: they are.
 
     Raises:
         UnavailableError: the service doesn't answer. Faults of a slice are left for its reader to report.
@@ -87,7 +86,7 @@ def divide(reader: SliceReader, tasks: Sequence[Sequence[Slice]]) -> list[list[P
     looks = list(_looks(reader, pieces))
 
     def parts(number: int) -> list[Part]:
-        return list(_parts(reader, pieces[number], looks[number]))
+        return list(_parts(reader, pieces[number], looks[number], no_objects))
 
     numbers = range(len(pieces))
     local = reader.access.metadata.service is not None  # threads would only wait for each other
@@ -108,21 +107,27 @@ def _looks(reader: SliceReader, pieces: Sequence[Slice]) -> Iterator[_Look]:
         entries, messages, size = (int((columns[name] * share).sum()) for name in _SUMMED)
         if piece.skip:
             yield _Look("begins inside an entry")
-        elif messages < LEAST_ROWS // 2 * entries:  # markers count as entries, so the average may be twice as large
-            yield _Look(_SMALL)
-        elif len(pieces) > _FEW and size < _LEAST_BYTES:
+            continue
+        if len(pieces) > _FEW and size < _LEAST_BYTES:
             yield _Look(f"less than {_LEAST_BYTES >> 20} MiB of one of many partitions")
+            continue
+        hot = None
+        if messages < LEAST_ROWS // 2 * entries:  # markers count as entries, so the average may be twice as large
+            hot = _SMALL
         elif entries > entries_left:
-            yield _Look(f"more than {ENTRIES_MAX:,} entries")
+            hot = f"more than {ENTRIES_MAX:,} entries"
         else:
             entries_left -= entries
-            begins = len(ledgers) > 0 and ledgers["ledger_id"][0].as_py() == piece.range.start.ledger_id
-            yield _Look(hot_only=begins and all((columns[name] < 0).all() for name in _COPIES))
+        begins = len(ledgers) > 0 and ledgers["ledger_id"][0].as_py() == piece.range.start.ledger_id
+        yield _Look(hot=hot, hot_only=begins and all((columns[name] < 0).all() for name in _COPIES))
 
 
-def _parts(reader: SliceReader, piece: Slice, look: _Look) -> Iterator[Part]:
+def _parts(reader: SliceReader, piece: Slice, look: _Look, no_objects: str | None) -> Iterator[Part]:
     if look.why is not None:
         yield Left(piece, look.why)
+        return
+    if look.hot_only and look.hot is not None:
+        yield Left(piece, look.hot)
         return
     decided = reader.decided(piece)
     if look.hot_only:
@@ -137,7 +142,9 @@ def _parts(reader: SliceReader, piece: Slice, look: _Look) -> Iterator[Part]:
             for run in runs_of(piece, at, listed.ledgers, priority, {}):
                 of_run = replace(piece, range=run.range)
                 if run.tiered is not None:
-                    yield Left(of_run, "in objects")
+                    yield from [Left(of_run, no_objects)] if no_objects else row_groups(reader, of_run, run.tiered)
+                elif look.hot is not None:
+                    yield Left(of_run, look.hot)
                 else:
                     yield from _hot(reader, of_run, decided)
                 at = run.range.end

@@ -112,8 +112,8 @@ def tasks_of(
     in_objects = [
         (found.partition.view.partition_id, piece)
         for found in ledgers
-        for piece, size, purged in found.each
-        if purged and size > large
+        for (piece, size, purged), offloaded in zip(found.each, found.offloaded.tolist(), strict=True)
+        if (purged or offloaded) and size > large
     ]
     of_objects = each(lambda of: objects.split_range(*of, target), in_objects)
     slices: list[Slice] = []
@@ -126,7 +126,8 @@ def tasks_of(
             is_shared = share < target and not offloaded
             if size > large or (is_shared and size > unsplit):
                 least = max(1, share // _CUTS) if is_shared else target
-                split = next(of_objects) if purged else stub.split_range(view.partition_id, piece, least)
+                in_object = (purged or offloaded) and size > large
+                split = next(of_objects) if in_object else stub.split_range(view.partition_id, piece, least)
                 parts = [part for part in split if _wanted(found, part, request)]
             cost = opening // max(1, len(parts)) if is_shared else opening
             slices.extend(Slice(topic, view.index, view.partition_id, p.range, p.bytes + cost) for p in parts)

@@ -55,7 +55,6 @@ class ForeignCatalogCalls:
             "count": self.count,
             "plan": self.plan,
             "streamPlan": self.stream_plan,
-            "native": lambda **_: {"reason": f"{self._rules.name.capitalize()} wrote it"},
             "behind": lambda **_: {},
             **refused,
         }
@@ -147,12 +146,12 @@ class ForeignCatalogCalls:
         look = source.look(given.selection)
         return count(source, given.target, look, plan(source, look, given.request))
 
-    def plan(self, options: Mapping[str, str], schema: str) -> dict[str, Any]:
+    def plan(self, options: Mapping[str, str], schema: str, objects: bool) -> dict[str, Any]:
         """Return the tasks of a batch read as ``lanes`` does; ``schema`` is Spark's, as JSON."""
         given = ForeignOptions.parse(options, BATCH)
         return lanes(batch_tasks(ForeignSource(given.target), given, StructType.fromJson(json.loads(schema))))
 
-    def stream_plan(self, tasks: Sequence[str]) -> dict[str, Any]:
+    def stream_plan(self, options: Mapping[str, str], tasks: Sequence[str], objects: bool) -> dict[str, Any]:
         """Return the tasks of a stream's batch as ``lanes`` does; ``tasks`` are pickled, in base64."""
         return lanes([pickle.loads(b64decode(task)) for task in tasks])
 

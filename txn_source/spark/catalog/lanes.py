@@ -17,18 +17,24 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from txn_source.client.access import Access
-from txn_source.client.reading.direct import EntryRun, Left, Part, divide
+from txn_source.client.reading.direct import EntryRun, Part, divide
+from txn_source.client.reading.direct_objects import Left, ObjectRun
 from txn_source.client.reading.own_log import OwnLog
+from txn_source.client.tiering.object_columns import STORED_AS
 from txn_source.model.packing import Slice, joined
 from txn_source.spark.connection import is_others
+from txn_source.spark.native_read import PARQUET_OPTIONS, unreadable
 from txn_source.spark.tasks import TaskPartition
 
 
-def lanes(tasks: Sequence[InputPartition], access: Access | None = None) -> dict[str, Any]:
+def lanes(
+    tasks: Sequence[InputPartition], access: Access | None = None, no_objects: str | None = None
+) -> dict[str, Any]:
     """Return the tasks of one plan.
 
-    ``stored`` in the answer are the columns that Java takes from files, as an Arrow schema; ``why`` counts the slices
-    that are left to Python, by reason. Without ``access``, of others' logs, all are.
+    ``stored`` in the answer are the columns that Java takes from segments, as an Arrow schema; ``why`` counts the
+    slices that are left to Python, by reason. Without ``access``, of others' logs, all are. ``no_objects`` is the
+    reason why Spark's Parquet reader takes none; None: it does, with the options ``parquet``.
     """
     first = tasks[0] if tasks else None
     if access is None or not isinstance(first, TaskPartition) or is_others(first.target):
@@ -38,10 +44,21 @@ def lanes(tasks: Sequence[InputPartition], access: Access | None = None) -> dict
         return _by_python(tasks, {unlike: len(tasks)})
     reader = OwnLog(access).read(first.columns, first.request, first.decisions)
     ours = [task for task in tasks if isinstance(task, TaskPartition)]
-    divided = divide(reader, [task.parts for task in ours])
+    no_objects = no_objects or unreadable(_stored(first.columns), pa.schema([]))
+    divided = divide(reader, [task.parts for task in ours], no_objects)
     why = Counter(part.why for parts in divided for part in parts if isinstance(part, Left))
     made = [_task(task, parts) for task, parts in zip(ours, divided, strict=True)]
-    return {"stored": _text(first.columns.serialize()), "tasks": made, "why": dict(why)}
+    return {
+        "stored": _text(first.columns.serialize()),
+        "tasks": made,
+        "why": dict(why),
+        "parquet": PARQUET_OPTIONS,
+        "renamed": STORED_AS,
+    }
+
+
+def _stored(columns: pa.Schema) -> pa.Schema:
+    return pa.schema([field for field in columns if field.name != "__topic"])
 
 
 def _task(task: TaskPartition, parts: Sequence[Part]) -> dict[str, Any]:
@@ -50,14 +67,14 @@ def _task(task: TaskPartition, parts: Sequence[Part]) -> dict[str, Any]:
     A step of Python's costs about as much as a task, so one reads slices of many partitions. Parts get a round: a run
     that follows a slice on its partition begins the next one. In a round the runs come first, then one step of slices.
     """
-    if not any(isinstance(part, EntryRun) for part in parts):
+    if all(isinstance(part, Left) for part in parts):
         return _whole(task)
-    rounds: defaultdict[int, tuple[list[EntryRun], list[Slice]]] = defaultdict(lambda: ([], []))
+    rounds: defaultdict[int, tuple[list[EntryRun | ObjectRun], list[Slice]]] = defaultdict(lambda: ([], []))
     at: Counter[int] = Counter()
     after_slice: set[int] = set()
     for part in parts:
         of = part.piece.partition_id
-        if isinstance(part, EntryRun):
+        if not isinstance(part, Left):
             at[of] += of in after_slice
             after_slice.discard(of)
             rounds[at[of]][0].append(part)
@@ -68,7 +85,8 @@ def _task(task: TaskPartition, parts: Sequence[Part]) -> dict[str, Any]:
     pieces: list[Slice] = []
     for _, (runs, slices) in sorted(rounds.items()):
         for run in runs:
-            steps.append({"first": len(pieces), "last": len(pieces) + 1, **_entries(run)})
+            read = _entries(run) if isinstance(run, EntryRun) else _row_groups(run)
+            steps.append({"first": len(pieces), "last": len(pieces) + 1, **read})
             pieces.append(run.piece)
         if slices:
             left = joined(slices)
@@ -87,8 +105,21 @@ def _entries(run: EntryRun) -> dict[str, Any]:
     }
 
 
+def _row_groups(run: ObjectRun) -> dict[str, Any]:
+    return {
+        "topic": run.piece.topic,
+        "partition": run.piece.partition,
+        "object": run.path,
+        "start": run.start,
+        "end": run.end,
+        "size": run.size,
+        "rows": run.rows,
+        "checks": _text(run.checks.astype("<i8").tobytes()),
+    }
+
+
 def _by_python(tasks: Sequence[InputPartition], why: dict[str, int]) -> dict[str, Any]:
-    return {"stored": "", "tasks": [_whole(task) for task in tasks], "why": why}
+    return {"stored": "", "tasks": [_whole(task) for task in tasks], "why": why, "parquet": {}, "renamed": {}}
 
 
 def _whole(task: InputPartition) -> dict[str, Any]:

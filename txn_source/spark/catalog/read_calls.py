@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import time
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,19 +13,14 @@ from pyspark.sql.types import StructType
 
 from txn_source.client.access import Access
 from txn_source.client.log import Log
-from txn_source.client.reading.columns import select_columns
 from txn_source.client.reading.count import count
-from txn_source.client.reading.native import native_split
 from txn_source.client.reading.outlook import outlook
 from txn_source.client.reading.own_log import DESCRIPTION, OwnLog
 from txn_source.client.reading.source import Source, resolve
 from txn_source.client.streaming.behind import behind, total
-from txn_source.client.tiering.object_columns import STORED_AS
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import LATEST
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState
-from txn_source.model.units import format_count
 from txn_source.reading.log_source import LogSource
 from txn_source.reading.places import by_topic
 from txn_source.reading.ranges import cuts_of
@@ -34,7 +28,6 @@ from txn_source.reading.request import ReadRequest, Selection
 from txn_source.spark.batch import batch_tasks
 from txn_source.spark.catalog.lanes import lanes
 from txn_source.spark.metadata_table import MetadataTableReader
-from txn_source.spark.native_read import PARQUET_OPTIONS, misjudged, unreadable
 from txn_source.spark.options import BatchReadOptions, MetadataTableOptions, StreamReadOptions, native_reads_wanted
 
 
@@ -49,7 +42,6 @@ class ReadCalls:
             "count": self.count,
             "plan": self.plan,
             "streamPlan": self.stream_plan,
-            "native": self.native,
             "behind": self.behind,
         }
 
@@ -75,45 +67,25 @@ class ReadCalls:
         source, request = self._batch(options)
         return count(self._access, source, request)
 
-    def plan(self, options: Mapping[str, str], schema: str) -> dict[str, Any]:
-        """Return the tasks of a batch read as ``lanes`` does; ``schema`` is Spark's, as JSON."""
+    def plan(self, options: Mapping[str, str], schema: str, objects: bool) -> dict[str, Any]:
+        """Return the tasks of a batch read as ``lanes`` does; ``schema`` is Spark's, as JSON.
+
+        ``objects``: the session has Spark's Parquet reader return columns.
+        """
         columns = StructType.fromJson(json.loads(schema))
         about_log = MetadataTableOptions.parse(options)
         if about_log is not None:
             return lanes(MetadataTableReader(about_log, columns).partitions())
-        return lanes(batch_tasks(OwnLog(self._access), BatchReadOptions.parse(options), columns), self._access)
-
-    def stream_plan(self, tasks: Sequence[str]) -> dict[str, Any]:
-        """Return the tasks of a stream's batch as ``lanes`` does; ``tasks`` are pickled, in base64."""
-        return lanes([pickle.loads(b64decode(task)) for task in tasks], self._access)
-
-    def native(self, options: Mapping[str, str], columns: Sequence[str]) -> dict[str, Any]:
-        """Return the objects that have all of a batch read, or the ``reason`` why Spark's Parquet reader can't take it.
-
-        ``options`` in the answer are those that it is to be used with; it isn't to skip by the ``misjudged`` columns.
-        """
         given = dict(options)
-        if not native_reads_wanted(given):
-            return {"reason": "nativeTieredReads is false"}
-        source, request = self._batch(given)
-        schema = select_columns(source.payload, columns)
-        renamed = [name for name in columns if name in (*STORED_AS, "__topic")]
-        why = f"objects have no column {renamed[0]}" if renamed else unreadable(schema, source.payload)
-        if why is not None:
-            return {"reason": why}
-        if not _is_fixed(source, request):
-            return {"reason": "its end is the log's when it runs"}
-        found = outlook(self._access, source, request)  # before any object is opened
-        if found.tiered < found.ledgers:
-            return {"reason": f"{format_count(found.ledgers - found.tiered, 'ledger')} without an object"}
-        if found.whole < found.ledgers:
-            return {"reason": f"{format_count(found.ledgers - found.whole, 'ledger')} only in part inside the read"}
-        split = native_split(self._access, source, request)
-        if split.left or not split.objects:
-            left = [f"{format_count(count, 'ledger')}: {why}" for why, count in split.left.items()]
-            return {"reason": "; ".join(left) or "there are no messages"}
-        locations = [found.location for found in split.objects]
-        return {"locations": locations, "options": PARQUET_OPTIONS, "misjudged": misjudged(schema)}
+        no_objects = _no_objects(given, objects)
+        return lanes(
+            batch_tasks(OwnLog(self._access), BatchReadOptions.parse(given), columns), self._access, no_objects
+        )
+
+    def stream_plan(self, options: Mapping[str, str], tasks: Sequence[str], objects: bool) -> dict[str, Any]:
+        """Return the tasks of a stream's batch as ``lanes`` does; ``tasks`` are pickled, in base64."""
+        no_objects = _no_objects(dict(options), objects)
+        return lanes([pickle.loads(b64decode(task)) for task in tasks], self._access, no_objects)
 
     def behind(self, options: Mapping[str, str], offset: str) -> dict[str, Any]:
         """Return what a stream that has read up to an offset could read now, and what it can't and why.
@@ -166,12 +138,11 @@ def query_cut(source: LogSource[Any], topics: Mapping[str, Sequence[str]]) -> di
     }
 
 
-def _is_fixed(source: Source, request: ReadRequest) -> bool:
-    """True if a read ends in the same place whenever it is planned."""
-    end, at_us = request.end, request.end.time_us if request.as_of_us is None else request.as_of_us
-    if at_us is not None:
-        return at_us < time.time() * 1e6
-    return LATEST not in [end.at(p.name) for p in source.partitions]
+def _no_objects(given: dict[str, str], columnar: bool) -> str | None:
+    """Return why Spark's Parquet reader takes no objects, or None; take the option about it out of some."""
+    if not native_reads_wanted(given):
+        return "nativeTieredReads=false"
+    return None if columnar else "Parquet in rows, as the session wants"
 
 
 def _topic_of(text: str) -> TopicName:

@@ -18,7 +18,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
  * Reads entries of segments: a batch for each, whose stored columns are the file's bytes, checked, and whose metadata
  * columns follow from the plan. Neighbours in a file are read at once.
  */
-final class EntryReader implements AutoCloseable {
+final class EntryReader implements DirectReader {
   private static final long WINDOW_BYTES = 8 << 20;
   private static final long GAP_BYTES = 64 << 10;
   private static final int FILES_MAX = 64;
@@ -42,17 +42,19 @@ final class EntryReader implements AutoCloseable {
     }
   }
 
-  EntryRun run() {
-    return run;
-  }
-
-  /** Returns the position of the next entry. */
-  long position() {
+  @Override
+  public long begin() {
     return run.get(entry, EntryRun.POSITION);
   }
 
-  /** Returns the next entry's rows, valid until the next call; null behind the last one. */
-  ColumnarBatch next() throws IOException {
+  @Override
+  public long done() {
+    return 0;
+  }
+
+  /** Returns the next entry's rows. */
+  @Override
+  public ColumnarBatch next() throws IOException {
     if (entry == run.size()) {
       return null;
     }

@@ -2,8 +2,6 @@ package io.txnlog.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.Serializable;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 
 /**
  * Neighbouring entries of one partition, in order, all of whose messages are read.
@@ -28,11 +26,8 @@ record EntryRun(String topic, int partition, String[] files, String[] texts, lon
 
   /** Returns a run as the log's process says it. */
   static EntryRun of(JsonNode step) {
-    ByteBuffer bytes = ByteBuffer.wrap(LogCalls.bytes(step.get("entries"))).order(ByteOrder.LITTLE_ENDIAN);
-    long[] numbers = new long[bytes.remaining() / Long.BYTES];
-    bytes.asLongBuffer().get(numbers);
     return new EntryRun(step.get("topic").asText(), step.get("partition").asInt(), texts(step.get("files")),
-        texts(step.get("texts")), numbers);
+        texts(step.get("texts")), LogCalls.longs(step.get("entries")));
   }
 
   private static String[] texts(JsonNode of) {

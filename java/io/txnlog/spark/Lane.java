@@ -5,22 +5,27 @@ import static io.txnlog.spark.SparkVersion.linked;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.Serializable;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.stream.Collectors;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * Tasks whose rows reach Spark in columns: Java reads entries of segments from their files, Python all else.
+ * Tasks whose rows reach Spark in columns: Java reads entries of segments from their files, Spark's Parquet reader row
+ * groups of objects, and Python all else.
  *
- * @param text how many entries are read by which of them, and why not all by Java.
+ * @param text what is read by which of them, and why not all without Python.
  */
-record Lane(InputPartition[] planInputPartitions, StructType columns, String text) implements Batch {
+record Lane(InputPartition[] planInputPartitions, PartitionReaderFactory createReaderFactory, String text)
+    implements Batch {
   /** The function {@code txn_source.spark.tasks.read_rows}, without a type, as Python's first pickle protocol has it. */
   private static final String READ_ROWS = "(ctxn_source.spark.tasks\nread_rows\nNt.";
 
@@ -28,48 +33,84 @@ record Lane(InputPartition[] planInputPartitions, StructType columns, String tex
    * A task, whose steps are read one after the other.
    *
    * @param python all of it, as Python pickled it.
-   * @param stored the columns that files have, as Arrow's schema.
+   * @param stored the columns that segments have, as Arrow's schema.
    */
   record Task(byte[] python, byte[] stored, Step[] steps) implements InputPartition {}
 
   /**
    * The parts of a task from {@code first}, inclusive, to {@code last}, exclusive; -1 stands for all.
    *
-   * @param entries what Java reads in the place of the only part; null if Python reads.
+   * @param entries what is read in the place of the only part; null if it is something else.
+   * @param rowGroups likewise. Python reads if both are null.
    */
-  record Step(int first, int last, EntryRun entries) implements Serializable {}
+  record Step(int first, int last, EntryRun entries, ObjectRun rowGroups) implements Serializable {
+    static Step of(JsonNode said) {
+      return new Step(said.get("first").asInt(), said.get("last").asInt(),
+          said.has("entries") ? EntryRun.of(said) : null, said.has("object") ? ObjectRun.of(said) : null);
+    }
+  }
 
-  /** Returns the tasks that the log's process planned. */
-  static Lane of(JsonNode plan, StructType columns) {
+  /** Returns the tasks that the log's process plans. */
+  static Lane planned(LogCalls log, String call, Map<String, Object> arguments, StructType columns) {
+    Map<String, Object> all = new HashMap<>(arguments);
+    all.put("objects", true);
+    JsonNode plan = log.ask(call, all);
+    PartitionReaderFactory parquet = null;
+    if (hasObjects(plan)) {
+      parquet = linked(() -> SparkInternals.parquet(LogCalls.texts(plan.get("parquet")),
+          stored(columns, LogCalls.texts(plan.get("renamed")))));
+      if (!parquet.supportColumnarReads(null)) { // the session has it read rows
+        all.put("objects", false);
+        return of(log.ask(call, all), columns, null);
+      }
+    }
+    return of(plan, columns, parquet);
+  }
+
+  private static Lane of(JsonNode plan, StructType columns, PartitionReaderFactory parquet) {
     List<InputPartition> tasks = new ArrayList<>();
     byte[] stored = LogCalls.bytes(plan.get("stored"));
     int entries = 0;
+    int objects = 0;
     for (JsonNode of : plan.get("tasks")) {
       List<Step> steps = new ArrayList<>();
-      for (JsonNode step : of.get("steps")) {
-        EntryRun run = step.has("entries") ? EntryRun.of(step) : null;
-        entries += run == null ? 0 : run.size();
-        steps.add(new Step(step.get("first").asInt(), step.get("last").asInt(), run));
-      }
+      of.get("steps").forEach(step -> steps.add(Step.of(step)));
+      entries += steps.stream().filter(step -> step.entries() != null).mapToInt(step -> step.entries().size()).sum();
+      objects += (int) steps.stream().filter(step -> step.rowGroups() != null).count();
       tasks.add(new Task(LogCalls.bytes(of.get("python")), stored, steps.toArray(Step[]::new)));
     }
     String why = LogCalls.texts(plan.get("why")).entrySet().stream()
         .map(each -> each.getValue() + " with " + each.getKey()).collect(Collectors.joining(", "));
-    String text = "entries read by Java: " + entries + (why.isEmpty() ? "" : "; parts read by Python: " + why);
-    return new Lane(tasks.toArray(InputPartition[]::new), columns, text);
+    String text = "read from files: " + entries + " entries, " + objects + " runs of row groups"
+        + (why.isEmpty() ? "" : "; parts read by Python: " + why);
+    SparkInternals.PythonRun python = linked(() -> SparkInternals.pythonRun(READ_ROWS));
+    return new Lane(tasks.toArray(InputPartition[]::new), new Factory(python, columns, parquet), text);
   }
 
-  @Override
-  public PartitionReaderFactory createReaderFactory() {
-    return factory(columns);
+  private static boolean hasObjects(JsonNode plan) {
+    for (JsonNode task : plan.get("tasks")) {
+      for (JsonNode step : task.get("steps")) {
+        if (step.has("object")) {
+          return true;
+        }
+      }
+    }
+    return false;
   }
 
-  /** Returns what reads such tasks, with the settings of the session that plans them. */
-  static PartitionReaderFactory factory(StructType columns) {
-    return new Factory(linked(() -> SparkInternals.pythonRun(READ_ROWS)), columns);
+  /** Returns the columns that objects have, by their names there. */
+  private static StructType stored(StructType columns, Map<String, String> renamed) {
+    StructType stored = new StructType();
+    for (StructField field : columns.fields()) {
+      if (!field.name().equals("__topic")) {
+        stored = stored.add(renamed.getOrDefault(field.name(), field.name()), field.dataType(), field.nullable());
+      }
+    }
+    return stored;
   }
 
-  private record Factory(SparkInternals.PythonRun python, StructType columns) implements PartitionReaderFactory {
+  private record Factory(SparkInternals.PythonRun python, StructType columns, PartitionReaderFactory parquet)
+      implements PartitionReaderFactory {
     @Override
     public boolean supportColumnarReads(InputPartition task) {
       return true;
@@ -77,7 +118,7 @@ record Lane(InputPartition[] planInputPartitions, StructType columns, String tex
 
     @Override
     public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition task) {
-      return new LaneReader(python, columns, (Task) task);
+      return new LaneReader(python, columns, parquet, (Task) task);
     }
 
     @Override

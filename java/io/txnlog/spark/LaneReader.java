@@ -3,11 +3,10 @@ package io.txnlog.spark;
 import static io.txnlog.spark.SparkVersion.linked;
 
 import java.io.IOException;
-import java.io.InterruptedIOException;
-import java.nio.channels.ClosedChannelException;
 import java.util.Iterator;
 import org.apache.arrow.memory.OutOfMemoryException;
 import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
@@ -16,8 +15,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Reads the steps of a task. What Java can't read, Python reads from the same entry on: it tries the other copies, and
- * has the words for what is wrong. An entry is handed out whole or not at all, so no row comes twice, and none is lost.
+ * Reads the steps of a task. Where a file can't be read, Python reads on behind the rows that were handed out: it tries
+ * the other copies, and words the error. So no row comes twice, and none is lost.
  */
 final class LaneReader implements PartitionReader<ColumnarBatch> {
   private static final Logger LOG = LoggerFactory.getLogger(LaneReader.class);
@@ -25,15 +24,19 @@ final class LaneReader implements PartitionReader<ColumnarBatch> {
 
   private final SparkInternals.PythonRun python;
   private final StructType columns;
+  private final PartitionReaderFactory parquet;
   private final Lane.Task task;
   private int begun;
-  private EntryReader entries;
+  private DirectReader direct;
   private Iterator<ColumnarBatch> rows;
   private ColumnarBatch batch;
 
-  LaneReader(SparkInternals.PythonRun python, StructType columns, Lane.Task task) {
+  /** Prepares to read; {@code parquet} is null if no step has row groups. */
+  LaneReader(
+      SparkInternals.PythonRun python, StructType columns, PartitionReaderFactory parquet, Lane.Task task) {
     this.python = python;
     this.columns = columns;
+    this.parquet = parquet;
     this.task = task;
   }
 
@@ -45,36 +48,39 @@ final class LaneReader implements PartitionReader<ColumnarBatch> {
         return false;
       }
       Lane.Step step = task.steps()[begun++];
-      if (step.entries() == null) {
-        byPython(step, FROM_START);
+      if (step.entries() != null) {
+        direct = new EntryReader(step.entries(), columns, task.stored());
+      } else if (step.rowGroups() != null) {
+        direct = new ObjectReader(step.rowGroups(), columns, parquet);
       } else {
-        entries = new EntryReader(step.entries(), columns, task.stored());
+        byPython(step, FROM_START, 0);
       }
     }
     return true;
   }
 
   private boolean hasNext() throws IOException {
-    if (entries != null) {
+    if (direct != null) {
       try {
-        batch = entries.next();
+        batch = direct.next();
         return batch != null;
-      } catch (ClosedChannelException | InterruptedIOException | OutOfMemoryException e) { // the task is to end
-        throw e;
-      } catch (IOException | RuntimeException e) {
-        LOG.warn("topic {}, partition {}: read by Python from an entry on: {}", entries.run().topic(),
-            entries.run().partition(), e.toString());
-        long from = entries.position();
+      } catch (Exception e) { // Spark's are checked ones, which it throws without declaring them
+        if (e instanceof OutOfMemoryException || linked(() -> SparkInternals.isToEnd())) {
+          throw e;
+        }
+        LOG.warn("Python reads on where a file can't be read: {}", e.toString());
+        long begin = direct.begin();
+        long done = direct.done();
         close();
-        byPython(task.steps()[begun - 1], from);
+        byPython(task.steps()[begun - 1], begin, done);
       }
     }
     batch = rows != null && rows.hasNext() ? columnsOf(rows.next()) : null;
     return batch != null;
   }
 
-  private void byPython(Lane.Step step, long from) {
-    rows = linked(() -> SparkInternals.batches(python, task.python(), step.first(), step.last(), from));
+  private void byPython(Lane.Step step, long begin, long done) {
+    rows = linked(() -> SparkInternals.batches(python, task.python(), step.first(), step.last(), begin, done));
   }
 
   /** Returns the columns of a batch whose rows are one struct. */
@@ -96,9 +102,9 @@ final class LaneReader implements PartitionReader<ColumnarBatch> {
   @Override
   public void close() {
     rows = null;
-    if (entries != null) {
-      entries.close();
-      entries = null;
+    if (direct != null) {
+      direct.close();
+      direct = null;
     }
   }
 }

@@ -8,6 +8,8 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.Writer;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
 import java.util.Map;
@@ -68,6 +70,14 @@ final class LogCalls {
   /** Returns the bytes that a text stands for, in base64. */
   static byte[] bytes(JsonNode text) {
     return Base64.getDecoder().decode(text.asText());
+  }
+
+  /** Returns the numbers that a text stands for, in base64. */
+  static long[] longs(JsonNode text) {
+    ByteBuffer bytes = ByteBuffer.wrap(bytes(text)).order(ByteOrder.LITTLE_ENDIAN);
+    long[] numbers = new long[bytes.remaining() / Long.BYTES];
+    bytes.asLongBuffer().get(numbers);
+    return numbers;
   }
 
   /**

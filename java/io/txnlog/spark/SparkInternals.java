@@ -28,13 +28,15 @@ import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.expressions.Transform;
-import org.apache.spark.sql.connector.expressions.filter.Predicate;
-import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.paths.SparkPath$;
 import org.apache.spark.sql.execution.datasources.DataSource;
+import org.apache.spark.sql.execution.datasources.FilePartition;
+import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetScanBuilder;
 import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetTable;
@@ -43,7 +45,6 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingInput
 import org.apache.spark.sql.execution.python.ArrowPythonRunner;
 import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
 import org.apache.spark.sql.internal.SQLConf;
-import org.apache.spark.sql.internal.connector.PredicateUtils;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
@@ -96,18 +97,21 @@ final class SparkInternals {
     }
   }
 
-  /** Returns Spark's own read of Parquet files: some of their columns, and no row groups that filters exclude. */
-  static Batch parquet(
-      List<String> locations, Map<String, String> options, StructType columns, List<Predicate> filters) {
-    Map<String, String> all = new HashMap<>(options);
-    all.put(DataSource.GLOB_PATHS_KEY(), "false");
-    CaseInsensitiveStringMap given = new CaseInsensitiveStringMap(all);
+  /** Returns what reads columns of Parquet files in batches, whatever the session says beside the options. */
+  static PartitionReaderFactory parquet(Map<String, String> options, StructType columns) {
+    CaseInsensitiveStringMap given = new CaseInsensitiveStringMap(options);
     ParquetScanBuilder builder = new ParquetTable("txnlog", SparkSession.active(), given,
-        CollectionConverters.asScala(locations).toSeq(), Option.apply(columns), ParquetFileFormat.class)
+        CollectionConverters.asScala(List.<String>of()).toSeq(), Option.apply(columns), ParquetFileFormat.class)
         .newScanBuilder(given);
     builder.pruneColumns(columns);
-    builder.pushedDataFilters_$eq(PredicateUtils.toV1(filters.toArray(Predicate[]::new)));
-    return builder.build().toBatch();
+    return builder.build().toBatch().createReaderFactory();
+  }
+
+  /** Returns row groups as a task of the Parquet reader, which takes those whose middle lies between the ends. */
+  static InputPartition filePartition(ObjectRun run) {
+    return new FilePartition(0, new PartitionedFile[] {new PartitionedFile(row(), SparkPath$.MODULE$
+        .fromPathString("file://" + run.path()), run.start(), run.end() - run.start(), new String[0], 0, run.size(),
+        Map$.MODULE$.empty())});
   }
 
   /**
@@ -139,15 +143,15 @@ final class SparkInternals {
   }
 
   /** Returns what a Python function gives for a row, in the task that runs; a batch is valid until the next. */
-  static Iterator<ColumnarBatch> batches(PythonRun run, byte[] task, int first, int last, long begin) {
+  static Iterator<ColumnarBatch> batches(PythonRun run, byte[] task, int first, int last, long begin, long done) {
     StructType inside = new StructType().add("task", DataTypes.BinaryType).add("first", DataTypes.IntegerType)
-        .add("last", DataTypes.IntegerType).add("begin", DataTypes.LongType);
+        .add("last", DataTypes.IntegerType).add("begin", DataTypes.LongType).add("done", DataTypes.LongType);
     ArrowPythonRunner runner = new ArrowPythonRunner(
         seq(new Tuple2<>(new ChainedPythonFunctions(seq(run.function())), (Object) Long.valueOf(-1))),
         PythonEvalType$.MODULE$.SQL_MAP_ARROW_ITER_UDF(), new int[][] {{0}}, new StructType().add("row", inside),
         run.timeZone(), run.large(), run.settings(), PythonCustomMetric$.MODULE$.pythonMetrics(), run.artifacts(),
         Option.empty());
-    Iterator<InternalRow> rows = List.of(row(row(task, first, last, begin))).iterator();
+    Iterator<InternalRow> rows = List.of(row(row(task, first, last, begin, done))).iterator();
     TaskContext context = TaskContext.get();
     return CollectionConverters.asJava(runner.compute(
         CollectionConverters.asScala(List.of(CollectionConverters.asScala(rows)).iterator()),
@@ -180,6 +184,12 @@ final class SparkInternals {
 
   private static InternalRow row(Object... values) {
     return new GenericInternalRow(values);
+  }
+
+  /** True if the task that runs is to end, whatever it reads. */
+  static boolean isToEnd() {
+    TaskContext task = TaskContext.get();
+    return Thread.currentThread().isInterrupted() || (task != null && task.isInterrupted());
   }
 
   /** Returns memory for Arrow's columns, a part of Spark's. */

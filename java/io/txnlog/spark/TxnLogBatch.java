@@ -42,7 +42,7 @@ final class TxnLogBatch implements Batch {
 
   private Batch inColumns() {
     Map<String, Object> wanted = Map.of("options", options, "schema", read.columns().json());
-    return Lane.of(read.table().log().ask("plan", wanted), read.columns());
+    return Lane.planned(read.table().log(), "plan", wanted, read.columns());
   }
 
   private Batch counted() {

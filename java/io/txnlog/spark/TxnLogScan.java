@@ -15,7 +15,6 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
   private final TxnLogRead read;
   private final TxnLogBatch batch;
   private volatile boolean streams;
-  private NativeBatch way;
   private JsonNode outlook;
   private JsonNode pinned;
 
@@ -31,25 +30,12 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
 
   @Override
   public ColumnarSupportMode columnarSupportMode() {
-    // Without planning, which waits for the other scans of the query: but for Parquet, whose reader may be set to rows.
-    return isNative() ? ColumnarSupportMode.PARTITION_DEFINED
-        : read.byPythonSource() ? ColumnarSupportMode.UNSUPPORTED : ColumnarSupportMode.SUPPORTED;
+    return read.byPythonSource() ? ColumnarSupportMode.UNSUPPORTED : ColumnarSupportMode.SUPPORTED;
   }
 
   @Override
   public Batch toBatch() {
-    return isNative() ? way() : batch;
-  }
-
-  private boolean isNative() {
-    return !streams && way().parquet() != null;
-  }
-
-  private synchronized NativeBatch way() {
-    if (way == null) {
-      way = NativeBatch.of(read);
-    }
-    return way;
+    return batch;
   }
 
   @Override
@@ -103,7 +89,7 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
       text.append(", its ").append(read.options().get(TxnLogTable.METADATA_TABLE));
     }
     if (read.ofMessages() && !streams) { // a batch of a stream has bounds of its own, which the query's progress tells
-      text.append(range()).append(read.needsNoMessages() ? "" : "; " + (batch.lane() == null ? way().text() : batch.lane()));
+      text.append(range()).append(batch.lane() == null ? "" : "; " + batch.lane());
     }
     text.append(read.needsNoMessages() ? "; counted by the metadata"
         : "; columns: " + String.join(", ", read.columns().fieldNames()));

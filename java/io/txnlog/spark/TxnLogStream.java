@@ -19,6 +19,7 @@ final class TxnLogStream implements MicroBatchStream, SupportsTriggerAvailableNo
   private final TxnLogRead read;
   private final MicroBatchStream python;
   private final SupportsTriggerAvailableNow admission;
+  private volatile Lane planned;
 
   TxnLogStream(TxnLogRead read) {
     this.read = read;
@@ -63,12 +64,14 @@ final class TxnLogStream implements MicroBatchStream, SupportsTriggerAvailableNo
       return tasks;
     }
     List<byte[]> pickled = Arrays.stream(tasks).map(task -> linked(() -> SparkInternals.pickled(task))).toList();
-    return Lane.of(read.table().log().ask("streamPlan", Map.of("tasks", pickled)), read.columns())
-        .planInputPartitions();
+    Map<String, Object> wanted = Map.of("tasks", pickled, "options", read.options());
+    planned = Lane.planned(read.table().log(), "streamPlan", wanted, read.columns());
+    return planned.planInputPartitions();
   }
 
+  /** Returns what reads the batch that was planned last: Spark plans a batch before it asks, one after the other. */
   @Override public PartitionReaderFactory createReaderFactory() {
-    return read.byPythonSource() ? python.createReaderFactory() : Lane.factory(read.columns());
+    return read.byPythonSource() ? python.createReaderFactory() : planned.createReaderFactory();
   }
 
   @Override public Offset deserializeOffset(String json) { return python.deserializeOffset(json); }
