@@ -9,7 +9,7 @@ import pytest
 
 JAVA = Path(__file__).parents[3] / "java" / "io" / "txnlog" / "spark"
 PUBLIC = re.compile(
-    r"org\.apache\.spark\.(SparkThrowable|sql\.SparkSession|sql\.connector\..*|sql\.types\..*|sql\.vectorized\..*"
+    r"org\.apache\.spark\.(SparkThrowable|sql\.SparkSession|sql\.sources\.DataSourceRegister|sql\.connector\..*|sql\.types\..*|sql\.vectorized\..*"
     r"|unsafe\.types\.UTF8String|sql\.util\.CaseInsensitiveStringMap"
     r"|sql\.catalyst\.InternalRow|sql\.catalyst\.analysis\.\w+Exception)"  # in signatures of public interfaces
 )

@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import pickle
-from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -25,7 +23,7 @@ from txn_source.model.topic_name import TopicName
 from txn_source.reading.plan import plan
 from txn_source.spark.batch import batch_tasks
 from txn_source.spark.catalog.lanes import lanes
-from txn_source.spark.catalog.read_calls import query_cut
+from txn_source.spark.catalog.read_calls import query_cut, unpickled
 from txn_source.spark.schema import to_spark
 
 _DEFAULT = ("public", "default")
@@ -54,7 +52,7 @@ class ForeignCatalogCalls:
             "outlook": self.outlook,
             "count": self.count,
             "plan": self.plan,
-            "streamPlan": self.stream_plan,
+            "lanes": self.lanes,
             "behind": lambda **_: {},
             **refused,
         }
@@ -151,9 +149,9 @@ class ForeignCatalogCalls:
         given = ForeignOptions.parse(options, BATCH)
         return lanes(batch_tasks(ForeignSource(given.target), given, StructType.fromJson(json.loads(schema))))
 
-    def stream_plan(self, options: Mapping[str, str], tasks: Sequence[str], objects: bool) -> dict[str, Any]:
+    def lanes(self, options: Mapping[str, str], tasks: Sequence[str], objects: bool) -> dict[str, Any]:
         """Return the tasks of a stream's batch as ``lanes`` does; ``tasks`` are pickled, in base64."""
-        return lanes([pickle.loads(b64decode(task)) for task in tasks])
+        return lanes(unpickled(tasks))
 
     def _topics(self) -> list[str]:
         return list(topics_of(self._target.open(), self._rules))

@@ -17,6 +17,8 @@ from pathlib import Path
 
 VERSION_ENTRY = "io/txnlog/spark/spark-version"
 """The file in the jar that says with which Spark it was compiled."""
+_SERVICE_ENTRY = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
+"""The file in the jar that names the class of the format."""
 _JAVA = 17
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _INSTALL = (
@@ -99,6 +101,7 @@ def build(sources: Path, jars: Path, jar: Path) -> None:
         with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
             _add(archive, "META-INF/MANIFEST.MF", b"Manifest-Version: 1.0\r\n\r\n")
             _add(archive, VERSION_ENTRY, spark_version(jars).encode())
+            _add(archive, _SERVICE_ENTRY, b"io.txnlog.spark.TxnLogSource\n")
             for path in sorted(classes.rglob("*.class")):
                 _add(archive, path.relative_to(classes).as_posix(), path.read_bytes())
         os.replace(made, jar)

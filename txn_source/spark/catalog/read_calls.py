@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from txn_source.client.access import Access
@@ -41,7 +42,7 @@ class ReadCalls:
             "outlook": self.outlook,
             "count": self.count,
             "plan": self.plan,
-            "streamPlan": self.stream_plan,
+            "lanes": self.lanes,
             "behind": self.behind,
         }
 
@@ -77,15 +78,12 @@ class ReadCalls:
         if about_log is not None:
             return lanes(MetadataTableReader(about_log, columns).partitions())
         given = dict(options)
-        no_objects = _no_objects(given, objects)
-        return lanes(
-            batch_tasks(OwnLog(self._access), BatchReadOptions.parse(given), columns), self._access, no_objects
-        )
+        why = no_objects(given, objects)
+        return lanes(batch_tasks(OwnLog(self._access), BatchReadOptions.parse(given), columns), self._access, why)
 
-    def stream_plan(self, options: Mapping[str, str], tasks: Sequence[str], objects: bool) -> dict[str, Any]:
+    def lanes(self, options: Mapping[str, str], tasks: Sequence[str], objects: bool) -> dict[str, Any]:
         """Return the tasks of a stream's batch as ``lanes`` does; ``tasks`` are pickled, in base64."""
-        no_objects = _no_objects(dict(options), objects)
-        return lanes([pickle.loads(b64decode(task)) for task in tasks], self._access, no_objects)
+        return lanes(unpickled(tasks), self._access, no_objects(dict(options), objects))
 
     def behind(self, options: Mapping[str, str], offset: str) -> dict[str, Any]:
         """Return what a stream that has read up to an offset could read now, and what it can't and why.
@@ -138,7 +136,12 @@ def query_cut(source: LogSource[Any], topics: Mapping[str, Sequence[str]]) -> di
     }
 
 
-def _no_objects(given: dict[str, str], columnar: bool) -> str | None:
+def unpickled(tasks: Sequence[str]) -> list[InputPartition]:
+    """Return tasks that were pickled, in base64."""
+    return [pickle.loads(b64decode(task)) for task in tasks]
+
+
+def no_objects(given: dict[str, str], columnar: bool) -> str | None:
     """Return why Spark's Parquet reader takes no objects, or None; take the option about it out of some."""
     if not native_reads_wanted(given):
         return "nativeTieredReads=false"

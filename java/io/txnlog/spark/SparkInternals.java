@@ -34,13 +34,13 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.paths.SparkPath$;
-import org.apache.spark.sql.execution.datasources.DataSource;
 import org.apache.spark.sql.execution.datasources.FilePartition;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetScanBuilder;
 import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetTable;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric$;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingInputPartition;
 import org.apache.spark.sql.execution.python.ArrowPythonRunner;
 import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
@@ -79,22 +79,25 @@ final class SparkInternals {
     return ((SupportsRead) pythonTable(columns, given)).newScanBuilder(given).build();
   }
 
-  /** Returns the Python source's write. */
-  static WriteBuilder pythonWrite(LogicalWriteInfo info) {
-    return ((SupportsWrite) pythonTable(info.schema(), info.options())).newWriteBuilder(info);
+  /** Returns the Python source's write to a table that options name. */
+  static WriteBuilder pythonWrite(StructType schema, CaseInsensitiveStringMap options, LogicalWriteInfo info) {
+    return ((SupportsWrite) pythonTable(schema, options)).newWriteBuilder(info);
   }
 
+  /** Returns the Python source's table: by Spark's list of Python sources, since the format's name is this jar's. */
   private static Table pythonTable(StructType schema, CaseInsensitiveStringMap options) {
+    PythonDataSourceV2 source = new PythonDataSourceV2();
+    source.setShortName("txnlog");
     try {
-      return DataSource.lookupDataSourceV2("txnlog", SQLConf.get()).get()
-          .getTable(schema, new Transform[0], options.asCaseSensitiveMap());
+      source.source();
     } catch (Exception e) {
-      if (e instanceof ClassNotFoundException) { // which Scala throws without declaring it
+      if (e instanceof AnalysisException) { // which Scala throws without declaring it
         throw new TxnLogException("UNAVAILABLE", "Spark's Python, " + python() + ", doesn't find txn-source. "
             + LogCalls.SET_PYTHON);
       }
       throw e;
     }
+    return source.getTable(schema, new Transform[0], options.asCaseSensitiveMap());
   }
 
   /** Returns what reads columns of Parquet files in batches, whatever the session says beside the options. */

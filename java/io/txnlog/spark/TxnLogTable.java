@@ -113,7 +113,8 @@ class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumn
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     CaseInsensitiveStringMap all = new CaseInsensitiveStringMap(with(info.options()));
-    return linked(() -> SparkInternals.pythonWrite(new Write(info.queryId(), info.schema(), all)));
+    return linked(() -> SparkInternals.pythonWrite(
+        info.schema(), all, new Write(info.queryId(), info.schema(), all)));
   }
 
   /** A write with the table's options, which don't reach the Python source otherwise. */

@@ -1,0 +1,178 @@
+package io.txnlog.spark;
+
+import static io.txnlog.spark.SparkVersion.linked;
+
+import java.util.EnumSet;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.types.MetadataBuilder;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** What options name, as a table. The Python source says what they mean, holds streams, and writes. */
+final class FormatTable implements SupportsRead, SupportsWrite {
+  /** A process that isn't bound to one log: the options say which it is. */
+  static final LogCalls ANY_LOG = LogCalls.of(Map.of());
+
+  private static final String KEPT = "txnlog.options"; // the options of a SQL table, in a column's metadata
+
+  private final StructType schema;
+  private final CaseInsensitiveStringMap properties;
+
+  FormatTable(StructType schema, CaseInsensitiveStringMap properties) {
+    this.schema = schema;
+    this.properties = properties;
+  }
+
+  @Override
+  public String name() {
+    return "txnlog";
+  }
+
+  @Override
+  public StructType schema() {
+    return schema;
+  }
+
+  @Override
+  public Set<TableCapability> capabilities() {
+    return EnumSet.of(TableCapability.BATCH_READ, TableCapability.BATCH_WRITE, TableCapability.MICRO_BATCH_READ,
+        TableCapability.STREAMING_WRITE, TableCapability.TRUNCATE); // what is refused, Python refuses in our words
+  }
+
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    return new Builder(schema, options);
+  }
+
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    return linked(() -> SparkInternals.pythonWrite(schema, properties, info));
+  }
+
+  private static final class Builder implements SupportsPushDownRequiredColumns {
+    private final StructType all;
+    private final CaseInsensitiveStringMap options;
+    private StructType columns;
+
+    Builder(StructType all, CaseInsensitiveStringMap options) {
+      this.all = all;
+      this.options = options;
+      this.columns = all;
+    }
+
+    /** Takes the columns that are wanted, one at least; of a struct all parts are read, whichever of them are. */
+    @Override
+    public void pruneColumns(StructType required) {
+      columns = new StructType();
+      for (String name : required.isEmpty() ? new String[] {all.fieldNames()[0]} : required.fieldNames()) {
+        columns = columns.add(all.apply(name));
+      }
+    }
+
+    @Override
+    public Scan build() {
+      return new Read(columns, withOptions(), options);
+    }
+
+    /** Returns the columns as Python is to see them: with the options of the SQL table that they are of. */
+    private StructType withOptions() {
+      StructType found = columns;
+      for (StructField field : all.fields()) {
+        if (field.metadata().contains(KEPT) && !found.getFieldIndex(field.name()).isDefined()) {
+          StructField first = found.apply(0);
+          StructType rest = new StructType();
+          for (int i = 1; i < found.length(); i++) {
+            rest = rest.add(found.apply(i));
+          }
+          found = new StructType().add(new StructField(first.name(), first.dataType(), first.nullable(),
+              new MetadataBuilder().withMetadata(first.metadata())
+                  .putString(KEPT, field.metadata().getString(KEPT)).build()));
+          for (StructField each : rest.fields()) {
+            found = found.add(each);
+          }
+        }
+      }
+      return found;
+    }
+  }
+
+  /** A read of some columns; {@code told} are the same as Python sees them. */
+  private static final class Read implements Scan, Batch {
+    private final StructType columns;
+    private final StructType told;
+    private final CaseInsensitiveStringMap options;
+    private Lane planned;
+
+    Read(StructType columns, StructType told, CaseInsensitiveStringMap options) {
+      this.columns = columns;
+      this.told = told;
+      this.options = options;
+    }
+
+    private boolean inRows() {
+      return options.getOrDefault("lane", "").equalsIgnoreCase("python");
+    }
+
+    @Override
+    public StructType readSchema() {
+      return columns;
+    }
+
+    @Override
+    public ColumnarSupportMode columnarSupportMode() {
+      return inRows() ? ColumnarSupportMode.UNSUPPORTED : ColumnarSupportMode.SUPPORTED;
+    }
+
+    @Override
+    public String description() {
+      Lane lane = planned;
+      return "txnlog" + (lane == null ? "" : "; " + lane.text());
+    }
+
+    @Override
+    public Batch toBatch() {
+      return inRows() ? python().toBatch() : this;
+    }
+
+    @Override
+    public MicroBatchStream toMicroBatchStream(String checkpoint) {
+      return new LaneStream(python().toMicroBatchStream(checkpoint), inRows(), columns, ANY_LOG, options);
+    }
+
+    private Scan python() {
+      return linked(() -> SparkInternals.pythonScan(told, options));
+    }
+
+    @Override
+    public InputPartition[] planInputPartitions() {
+      return planned().planInputPartitions();
+    }
+
+    @Override
+    public PartitionReaderFactory createReaderFactory() {
+      return planned().createReaderFactory();
+    }
+
+    private synchronized Lane planned() {
+      if (planned == null) {
+        Map<String, Object> wanted = Map.of("options", options, "schema", told.json());
+        planned = Lane.planned(ANY_LOG, "formatPlan", wanted, columns);
+      }
+      return planned;
+    }
+  }
+}
