@@ -19,7 +19,7 @@ from benchmarks.scan import drain, messages
 from txn_source.client.connecting import connect
 from txn_source.client.log import Log
 from txn_source.model.given_options import CATALOG_DEFAULTS
-from txn_source.spark.native_read import read
+from txn_source.spark.frame import read
 
 _COLUMNS = 10
 _SCHEMA = pa.schema([pa.field(f"c{index}", pa.int64()) for index in range(_COLUMNS)])
@@ -154,13 +154,7 @@ def _native(bench: Bench, spark: SparkSession, log: Log, root: str) -> Iterator[
         objects = spark.read.option("recursiveFileLookup", True).parquet(f"{root}/tiered/public/default/history")
         drain(objects.select(names))
 
-    t_native, t_files, t_python = best_of(
-        bench.runs,
-        lambda: drain(read(spark, "history", path=root)),
-        files,
-        lambda: drain(read(spark, "history", path=root, nativeTieredReads=False)),
-    )
+    t_native, t_files = best_of(bench.runs, lambda: drain(read(spark, "history", path=root)), files)
     rows = batches * ROWS
     rates = f"{rows / t_native / 1e6:.1f} M rows/s against {rows / t_files / 1e6:.1f}; {rows / 1e6:.1f} M rows"
     yield Result("tiered, spark.read / Spark's Parquet reader on the files", t_files / t_native, "×", ("≥", 0.9), rates)
-    yield Result("tiered, spark.read / without nativeTieredReads", t_python / t_native, "×", None)

@@ -14,7 +14,7 @@ from tests.reading.kinds import KINDS
 from tests.reading.sources import BOTH, COMMITTED, LEVELS, UNCOMMITTED, History, in_order, numbers
 from tests.selection import mostly_long
 from txn_source import DataLossError, InvalidArgumentError, OutOfRangeError, Position
-from txn_source.model.position import EARLIEST, LATEST, PositionRange
+from txn_source.model.position import EARLIEST, LATEST
 from txn_source.reading.places import Cut, Side
 from txn_source.reading.plan import ReadPlan
 from txn_source.reading.ranges import cuts_of
@@ -229,19 +229,3 @@ def test_places_that_cannot_be_are_refused(history: History) -> None:
         for request in (ReadRequest(start=side), ReadRequest(end=side)):
             with pytest.raises(error, match=said):
                 history.planned(request, selection)
-
-
-def test_ranges_are_read_in_place_of_sides(history: History) -> None:
-    """Give one range that ends before a leg of a transfer, and one that ends beyond the level's bound.
-
-    The read makes no cut, ends at the bound, and refuses a range of another partition.
-    """
-    sent = history.transfer(0, 1)
-    history.send(2, txn=history.begin())
-    history.publish()
-    whole = dict(history.planned(ReadRequest(UNCOMMITTED)).ranges)
-    ranges = {name: [whole[name]] for name in history.names[::2]}
-    ranges[history.names[1]] = [PositionRange(whole[history.names[1]].start, history.entries[1][1].position)]
-    assert history.numbers(ReadRequest(ranges=ranges)) == [0, 1, 2, sent[0]]
-    with pytest.raises(InvalidArgumentError, match=r"A range is of .*b.*, which this read doesn't take"):
-        history.planned(ReadRequest(ranges=ranges), Selection(("a",)))

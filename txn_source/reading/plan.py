@@ -22,7 +22,7 @@ from txn_source.model.position import PositionRange
 from txn_source.model.values import dataclass
 from txn_source.reading.log_source import L, LogSource, Look, Rows, Task
 from txn_source.reading.places import Name
-from txn_source.reading.ranges import tell, wanted_of
+from txn_source.reading.ranges import ranges_of, tell
 from txn_source.reading.request import ReadRequest
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class ReadPlan:
 
     tasks: Sequence[Task]
     ranges: Sequence[tuple[Name, PositionRange]]
-    """The range of each partition; partitions that the request's own ranges don't name are left out."""
+    """The range of each partition."""
     request: ReadRequest
     """The request, without the sides that the ranges replace."""
     decisions: int
@@ -73,7 +73,7 @@ def plan(source: LogSource[L], look: L, request: ReadRequest, told: Callable[[st
     """
 
     def make(look: L) -> ReadPlan:
-        wanted = wanted_of(source, look, request, told)
+        wanted = list(zip(look.partitions, ranges_of(source, look, request, told), strict=True))
         inside = {of.name: at for of, _ in wanted if (at := request.inside(of.name)) is not None}
         tasks = source.split(look, [(of, r) for of, r in wanted if not r.empty], request, inside=inside)
         ranges = [(of.name, reach) for of, reach in wanted]

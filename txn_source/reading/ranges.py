@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from txn_source.model.errors import DataLossError, InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
@@ -62,30 +61,6 @@ def ranges_of(
     found = source.cut(look, ranges, Cutting(inside, whole=request.cuts))
     told(found.untold)
     return ending(ranges, found.ends)
-
-
-def wanted_of(
-    source: LogSource[L], look: L, request: ReadRequest, told: Callable[[str | None], object] = tell
-) -> list[tuple[Any, PositionRange]]:
-    """Return the partitions of a request with their ranges; the request may give these itself.
-
-    Raises:
-        OutOfRangeError, DataLossError: as ``ranges_of``.
-        InvalidArgumentError: likewise, or the request gives a range of a partition that isn't read.
-    """
-    if request.ranges is None:
-        return list(zip(look.partitions, ranges_of(source, look, request, told), strict=True))
-    known = {of.name: of for of in look.partitions}
-    for name in request.ranges.keys() - known.keys():
-        raise InvalidArgumentError(
-            f"A range is of {source.describe().label(name)}, which this read doesn't take.",
-            "Leave the ranges to txn_source.spark.read.",
-        )
-    return [
-        (known[name], PositionRange(reach.start, min(reach.end, known[name].bounds.upper(request.isolation_level))))
-        for name, reaches in request.ranges.items()
-        for reach in reaches
-    ]
 
 
 def positions_of(source: LogSource[L], look: L, side: Side, request: ReadRequest) -> list[Position]:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import EARLIEST, LATEST, Position, PositionRange
+from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
-from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
 from txn_source.reading.filters import Filters
 from txn_source.reading.places import Inside, Name, Side
 
 MAX_PARTITION_BYTES = 128 << 20
 _NO_FILTERS = Filters()
-Ranges = Mapping[Name, Sequence[PositionRange]]
 _FROM_EARLIEST, _TO_LATEST = Side(EARLIEST), Side(LATEST)
 
 
@@ -61,9 +58,6 @@ class ReadRequest:
     """End where read_committed ended at this time (microseconds since 1970), instead of at ``end``."""
     began: Side | None = None
     """The starts of partitions when ``end`` was made, if several reads share it; None: they don't."""
-    ranges: Ranges | None = None
-    """Read these ranges, in place of ``start``, ``end`` and ``as_of_us``, and without a cut: they are parts of a read
-    that was cut before."""
     filters: Filters = _NO_FILTERS
     """Rows for which one of these isn't true may be left out."""
     limit: int | None = None
@@ -81,21 +75,7 @@ class ReadRequest:
 
     def pinned(self) -> ReadRequest:
         """Return the request for tasks, which have ranges of their own."""
-        return replace(self, start=_FROM_EARLIEST, end=_TO_LATEST, as_of_us=None, began=None, ranges=None)
-
-
-def parse_ranges(text: str) -> Ranges:
-    """Return the ranges in JSON such as ``{"orders": {"0": [["12:0", "14:7"]]}}``, or raise INVALID_ARGUMENT."""
-    try:
-        return {
-            (TopicName.parse(topic), int(index)): [PositionRange(*map(Position.parse, pair)) for pair in pairs]
-            for topic, partitions in json.loads(text).items()
-            for index, pairs in partitions.items()
-        }
-    except (ValueError, TypeError, AttributeError) as error:
-        raise InvalidArgumentError(
-            f"{text!r:.80} are no ranges of partitions ({error}).", "Leave it to txn_source.spark.read."
-        ) from None
+        return replace(self, start=_FROM_EARLIEST, end=_TO_LATEST, as_of_us=None, began=None)
 
 
 def check_as_of(level: IsolationLevel, has_end: bool) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from txn_source.spark.catalog.configure import configure
+    from txn_source.spark.frame import read
     from txn_source.spark.import_job import import_topics
-    from txn_source.spark.native_read import read
     from txn_source.spark.offload_job import offload
     from txn_source.spark.tables import create_tables
 
@@ -16,7 +16,7 @@ _LAZY = {
     "create_tables": "txn_source.spark.tables",
     "import_topics": "txn_source.spark.import_job",
     "offload": "txn_source.spark.offload_job",
-    "read": "txn_source.spark.native_read",
+    "read": "txn_source.spark.frame",
 }
 """Loaded when first used: Spark imports this package in several processes for each query, none of which needs them."""
 

@@ -40,7 +40,7 @@ from txn_source.reading.options import (
     side_of,
 )
 from txn_source.reading.places import Side
-from txn_source.reading.request import ReadRequest, Selection, check_as_of, parse_ranges
+from txn_source.reading.request import ReadRequest, Selection, check_as_of
 from txn_source.spark.foreign_options import foreign_option
 from txn_source.storage.log_tables import check_table
 
@@ -51,8 +51,8 @@ TOPIC = METADATA_COLUMNS["__topic"]
 """As a column of a write it names the topic of each row."""
 
 _TARGET = ("path", "endpoint", *OPTIONS.values())
-_INTERNAL = ("__pushedFilters", "__limit", "__ranges", "__cutStart")
-"""What the catalog and ``txn_source.spark.read`` hand over; it isn't for users."""
+_INTERNAL = ("__pushedFilters", "__limit", "__cutStart")
+"""Options that the catalog hands over; they aren't for users."""
 _BATCH_ONLY = (*BATCH_ONLY, "asOfTimestamp", "metadataTable", *_INTERNAL)
 _BATCH_READ = (
     *dict.fromkeys((*_TARGET, *READ)),
@@ -66,7 +66,7 @@ _BATCH_WRITE = ("txnAppId", "txnVersion")
 _TABLE = ("insertable",)
 _STREAM_READ = tuple(name for name in (*_BATCH_READ, *_STREAM_ONLY) if name not in _BATCH_ONLY)
 NATIVE_READS = "nativeTieredReads"
-"""Of catalogs and of ``txn_source.spark.read``."""
+"""``false`` keeps Spark's Parquet reader from reading objects."""
 BATCH_READ, STREAM_READ, WRITE = (
     {name.lower(): name for name in names} for names in (_BATCH_READ, _STREAM_READ, _WRITE)
 )
@@ -136,7 +136,6 @@ class BatchReadOptions:
             check_as_of(request.isolation_level, request.end != Side(LATEST))
             request = replace(request, as_of_us=as_of)
         request = replace(request, filters=given.filters(), limit=given.optional("__limit", natural))
-        request = replace(request, ranges=given.optional("__ranges", parse_ranges))
         request = replace(request, began=given.optional("__cutStart", lambda text: parse_side(text, EARLIEST)))
         given.metadata_columns()
         return cls(given.target(), selection, request)

@@ -30,6 +30,8 @@ METADATA_COLUMNS: dict[str, pa.Field] = {
 }
 """All metadata columns, in the order of ``metadataColumns=all``; ``columns_beside`` has those of a topic."""
 
+STORED_AS = {"__batch_index": "__index"}
+"""Names that differ in objects: pyarrow's datasets have a column ``__batch_index`` and refuse files with one."""
 _METADATA_NAMES = {name.lower(): name for name in METADATA_COLUMNS}
 DEFAULT_COLUMNS = ("__partition", "__ledger_id", "__entry_id", "__batch_index", "__publish_time", "__event_time")
 

@@ -44,7 +44,6 @@ service, which the task would make otherwise, beside others."""
 _LEAST_BYTES = 4 << 20
 _SUMMED = ("entries", "messages", "bytes")
 _COPIES = ("hot_deleted_at_ms", "offloaded_at_ms")
-_SMALL = f"entries of less than {LEAST_ROWS} messages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +73,18 @@ class _Look:
     """It has hot copies alone."""
 
 
-def divide(reader: SliceReader, tasks: Sequence[Sequence[Slice]], no_objects: str | None = None) -> list[list[Part]]:
+def divide(
+    reader: SliceReader, tasks: Sequence[Sequence[Slice]], no_entries: str | None = None, no_objects: str | None = None
+) -> list[list[Part]]:
     """Return for each task the parts that have its rows, in its order.
 
-    ``no_objects`` is the reason why no row groups are handed over; None: they are.
+    ``no_entries`` and ``no_objects`` are reasons why no entries, or no row groups, are handed over; None: they are.
 
     Raises:
         UnavailableError: the service doesn't answer. Faults of a slice are left for its reader to report.
     """
     pieces = [piece for task in tasks for piece in task]
-    looks = list(_looks(reader, pieces))
+    looks = list(_looks(reader, pieces, no_entries))
 
     def parts(number: int) -> list[Part]:
         return list(_parts(reader, pieces[number], looks[number], no_objects))
@@ -94,7 +95,7 @@ def divide(reader: SliceReader, tasks: Sequence[Sequence[Slice]], no_objects: st
     return [[part for _ in task for part in next(found)] for task in tasks]
 
 
-def _looks(reader: SliceReader, pieces: Sequence[Slice]) -> Iterator[_Look]:
+def _looks(reader: SliceReader, pieces: Sequence[Slice], no_entries: str | None) -> Iterator[_Look]:
     """Yield what the metadata says of each slice; it is one call of the service."""
     if not isinstance(reader.access.root, Path):
         yield from [_Look("hot copies in an object store")] * len(pieces)
@@ -111,15 +112,21 @@ def _looks(reader: SliceReader, pieces: Sequence[Slice]) -> Iterator[_Look]:
         if len(pieces) > _FEW and size < _LEAST_BYTES:
             yield _Look(f"less than {_LEAST_BYTES >> 20} MiB of one of many partitions")
             continue
-        hot = None
-        if messages < LEAST_ROWS // 2 * entries:  # markers count as entries, so the average may be twice as large
-            hot = _SMALL
-        elif entries > entries_left:
+        hot = no_entries
+        if (
+            hot is None and messages < LEAST_ROWS // 2 * entries
+        ):  # markers count as entries, so the average may be twice as large
+            hot = _small()
+        elif hot is None and entries > entries_left:
             hot = f"more than {ENTRIES_MAX:,} entries"
-        else:
+        elif hot is None:
             entries_left -= entries
         begins = len(ledgers) > 0 and ledgers["ledger_id"][0].as_py() == piece.range.start.ledger_id
         yield _Look(hot=hot, hot_only=begins and all((columns[name] < 0).all() for name in _COPIES))
+
+
+def _small() -> str:
+    return f"entries of less than {LEAST_ROWS} messages"
 
 
 def _parts(reader: SliceReader, piece: Slice, look: _Look, no_objects: str | None) -> Iterator[Part]:
@@ -166,7 +173,7 @@ def _hot(reader: SliceReader, piece: Slice, decided: Decided) -> Iterator[Part]:
             continue
         used = np.unique(columns["segment_id"]).tolist()
         if columns["messages"].mean() < LEAST_ROWS:
-            yield Left(of_page, _SMALL)
+            yield Left(of_page, _small())
         elif page.roots.keys() & set(used):
             yield Left(of_page, "hot copies in other roots")
         elif any(has_own_schemas(page.segments[number]) for number in used):

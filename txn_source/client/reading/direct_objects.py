@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -9,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from txn_source.client.reading.native import location_of
+from txn_source.client.reading.columns import STORED_AS
 from txn_source.client.reading.skipping import RowGroups
 from txn_source.client.reading.slice_reader import SliceReader
-from txn_source.client.tiering.object_columns import STORED_AS
 from txn_source.model.copies import TieredCopy
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.isolation import IsolationLevel
@@ -20,11 +20,15 @@ from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
+from txn_source.storage.object_root import Root, located
+from txn_source.storage.object_uri import parts_of
 
 if TYPE_CHECKING:
     from txn_source.storage.tiered import Footer
 
-_FILE = "file://"
+_LOCAL = ("", "file")
+_PATTERN = set("{}[]*?\\")
+"""Hadoop takes a path with one of these for a pattern."""
 _IN_PART = "parts of row groups"
 
 
@@ -62,9 +66,9 @@ def row_groups(reader: SliceReader, piece: Slice, copy: TieredCopy) -> Iterator[
     from txn_source.storage.tiered import read_footer  # with Parquet, which a read of hot ledgers doesn't need
 
     root = reader.access.root
-    location, why = location_of(root, copy.uri)
-    if location is None or not location.startswith(_FILE):
-        yield Left(piece, why or "objects that are not files")
+    path = file_of(root, copy.uri)
+    if path is None:
+        yield Left(piece, "objects that are no files for Hadoop")
         return
     try:
         footer = read_footer(root, copy)
@@ -91,9 +95,17 @@ def row_groups(reader: SliceReader, piece: Slice, copy: TieredCopy) -> Iterator[
     kept = _kept(reader, piece, footer, keys, whole)
     for groups in _neighbours(kept):
         reach = PositionRange(at(edges[groups[0]]), at(edges[groups[-1] + 1]))
-        yield _run(replace(piece, range=reach), location, copy, footer, groups, reader.schema.names)
+        yield _run(replace(piece, range=reach), path, copy, footer, groups, reader.schema.names)
     if last < high:
         yield Left(replace(piece, range=PositionRange(at(last), piece.range.end)), _IN_PART)
+
+
+def file_of(root: Root, uri: str) -> str | None:
+    """Return the absolute path of an object; None if it is no file, or if Hadoop may take its path for another."""
+    scheme, _, path, _ = parts_of(located(root, uri))
+    path = os.path.abspath(path)
+    plain = path.isascii() and path.isprintable() and not _PATTERN & set(path)
+    return path if scheme in _LOCAL and plain else None
 
 
 def _unfit(reader: SliceReader, footer: Footer) -> str | None:
@@ -136,7 +148,7 @@ def _neighbours(groups: Sequence[int]) -> list[list[int]]:
 
 
 def _run(
-    piece: Slice, location: str, copy: TieredCopy, footer: Footer, groups: Sequence[int], names: Sequence[str]
+    piece: Slice, path: str, copy: TieredCopy, footer: Footer, groups: Sequence[int], names: Sequence[str]
 ) -> ObjectRun:
     from txn_source.storage.tiered import chunks_of
 
@@ -146,7 +158,7 @@ def _run(
     end = (copy.size - copy.footer_bytes, copy.footer_bytes, copy.footer_crc32c)
     return ObjectRun(
         piece,
-        location.removeprefix(_FILE),
+        path,
         min(start for start, _ in every),
         max(stop for _, stop in every),
         copy.size,

@@ -39,8 +39,6 @@ class Outlook:
     """Ledgers with a hot copy."""
     tiered: int
     """Ledgers with a tiered copy; some have both."""
-    whole: int
-    """Ledgers that are closed and lie inside the range as a whole."""
     tasks: int
     """About how many tasks it will be."""
 
@@ -64,7 +62,7 @@ def outlook(access: Access, source: Source, request: ReadRequest) -> Outlook:
         InvalidArgumentError, OutOfRangeError, DataLossError: as planning the read would.
     """
     reaches = ranges_of(OwnLog(access), source, request)
-    messages = size = ledgers = hot = tiered = whole = 0
+    messages = size = ledgers = hot = tiered = 0
     read_of = [
         (p.view.partition_id, reach) for p, reach in zip(source.partitions, reaches, strict=True) if not reach.empty
     ]
@@ -75,12 +73,11 @@ def outlook(access: Access, source: Source, request: ReadRequest) -> Outlook:
         size += int((numbers_in(table["bytes"]) * share).sum())
         ledgers += int(read.sum())
         hot += int((numbers_in(table["hot_deleted_at_ms"])[read] < 0).sum())
-        whole += int(((share >= 1) & (numbers_in(table["closed_at_ms"]) >= 0)).sum())
         tiered += int((numbers_in(table["offloaded_at_ms"])[read] >= 0).sum())
     ranges = tuple((p.view.index, reach) for p, reach in zip(source.partitions, reaches, strict=True))
     wanted = request.min_partitions or min(os.cpu_count() or 1, -(-size // OPENING_COST_BYTES))
     tasks = max(wanted, -(-size // request.max_partition_bytes)) if ledgers else 0
-    return Outlook(ranges, messages, size, ledgers, hot, tiered, whole, tasks)
+    return Outlook(ranges, messages, size, ledgers, hot, tiered, tasks)
 
 
 def share_of(ledgers: pa.Table, reach: PositionRange) -> npt.NDArray[np.float64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from txn_source.client.reading.columns import METADATA_COLUMNS
+from txn_source.client.reading.columns import METADATA_COLUMNS, STORED_AS
 from txn_source.storage.schema import stored_beside
 
 OBJECT_COLUMNS = (
@@ -18,8 +18,6 @@ OBJECT_COLUMNS = (
     "__txn_id",
     "__txn_status",
 )
-STORED_AS = {"__batch_index": "__index"}
-"""Names that differ in objects: pyarrow's datasets have a column ``__batch_index`` and refuse files with one."""
 
 
 def offloaded_schema(payload: pa.Schema) -> pa.Schema:

@@ -17,13 +17,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from txn_source.client.access import Access
+from txn_source.client.reading.columns import STORED_AS
 from txn_source.client.reading.direct import EntryRun, Part, divide
 from txn_source.client.reading.direct_objects import Left, ObjectRun
 from txn_source.client.reading.own_log import OwnLog
-from txn_source.client.tiering.object_columns import STORED_AS
 from txn_source.model.packing import Slice, joined
+from txn_source.spark.catalog.parquet import PARQUET_OPTIONS, unreadable
 from txn_source.spark.connection import is_others
-from txn_source.spark.native_read import PARQUET_OPTIONS, unreadable
 from txn_source.spark.tasks import TaskPartition
 
 
@@ -39,26 +39,21 @@ def lanes(
     first = tasks[0] if tasks else None
     if access is None or not isinstance(first, TaskPartition) or is_others(first.target):
         return _by_python(tasks, {})
-    unlike = _unlike(first)
-    if unlike is not None:
-        return _by_python(tasks, {unlike: len(tasks)})
+    if first.request.limit is not None:
+        return _by_python(tasks, {"a limit": len(tasks)})
     reader = OwnLog(access).read(first.columns, first.request, first.decisions)
     ours = [task for task in tasks if isinstance(task, TaskPartition)]
-    no_objects = no_objects or unreadable(_stored(first.columns), pa.schema([]))
-    divided = divide(reader, [task.parts for task in ours], no_objects)
+    no_objects = no_objects or unreadable(pa.schema([field for field in first.columns if field.name != "__topic"]))
+    divided = divide(reader, [task.parts for task in ours], _unlike(first), no_objects)
     why = Counter(part.why for parts in divided for part in parts if isinstance(part, Left))
     made = [_task(task, parts) for task, parts in zip(ours, divided, strict=True)]
     return {
         "stored": _text(first.columns.serialize()),
         "tasks": made,
         "why": dict(why),
-        "parquet": PARQUET_OPTIONS | {"parquet.page.verify-checksum.enabled": "false"},  # Java checks each byte
+        "parquet": PARQUET_OPTIONS,
         "renamed": STORED_AS,
     }
-
-
-def _stored(columns: pa.Schema) -> pa.Schema:
-    return pa.schema([field for field in columns if field.name != "__topic"])
 
 
 def _task(task: TaskPartition, parts: Sequence[Part]) -> dict[str, Any]:
@@ -131,9 +126,7 @@ def _text(data: bytes | pa.Buffer) -> str:
 
 
 def _unlike(task: TaskPartition) -> str | None:
-    """Return why Java can't have the columns of a task as files have them; None if it can."""
-    if task.request.limit is not None:
-        return "a limit"
+    """Return why Java can't have the columns of a task as segments have them; None if it can."""
     for stored, wanted in zip(task.columns, task.projection.target, strict=True):
         if not _alike(stored.type, wanted.type):
             return f"{stored.type} becomes {wanted.type}"
