@@ -32,8 +32,8 @@ DEFAULTS_AND_MEANINGS: dict[str, tuple[str, str]] = {
     "failOnDataLoss": ("`true`", "`false` goes on, with a warning, where something was trimmed or a topic was deleted"),
     "metadataTable": ("", ("a table about the log in place of messages: `transactions`, `ledgers`, `subscriptions` or"
                       " `partitions`; see [tables about the log](../metadata-tables.md)")),
-    "lane": ("`auto`", ("with the catalog's jar: `python` lets Spark take all rows from its reader of Python sources, one by"
-             " one, which is slower")),
+    "lane": ("`auto`", ("with the catalog's jar: `python` lets Spark take all rows from its reader of Python sources,"
+             " one by one, which is slower")),
     "maxMessagesPerTrigger": ("", ("soft limit of a batch: one entry, or one whole transaction, always gets through."
                               " Messages count as a reader of the level sees them")),
     "maxBytesPerTrigger": ("", "the same in bytes as they are stored, such as `64m`"),
