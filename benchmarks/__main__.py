@@ -40,6 +40,7 @@ from benchmarks import (
     small_transactions,
     streaming,
     tiers,
+    tpch,
 )
 from benchmarks.harness import Bench, Result
 
@@ -56,6 +57,7 @@ BENCHMARKS = {
     "tiers": tiers.run,
     "catalog": catalog.run,
     "lanes": lanes.run,
+    "tpch": tpch.run,
     "streaming": streaming.run,
     "consuming": consuming.run,
     "consumers": consumers.run,

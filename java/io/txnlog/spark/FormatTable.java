@@ -90,23 +90,15 @@ final class FormatTable implements SupportsRead, SupportsWrite {
 
     /** Returns the columns as Python is to see them: with the options of the SQL table that they are of. */
     private StructType withOptions() {
-      StructType found = columns;
       for (StructField field : all.fields()) {
-        if (field.metadata().contains(KEPT) && !found.getFieldIndex(field.name()).isDefined()) {
-          StructField first = found.apply(0);
-          StructType rest = new StructType();
-          for (int i = 1; i < found.length(); i++) {
-            rest = rest.add(found.apply(i));
-          }
-          found = new StructType().add(new StructField(first.name(), first.dataType(), first.nullable(),
-              new MetadataBuilder().withMetadata(first.metadata())
-                  .putString(KEPT, field.metadata().getString(KEPT)).build()));
-          for (StructField each : rest.fields()) {
-            found = found.add(each);
-          }
+        if (field.metadata().contains(KEPT)) {
+          StructField[] told = columns.fields().clone();
+          told[0] = new StructField(told[0].name(), told[0].dataType(), told[0].nullable(), new MetadataBuilder()
+              .withMetadata(told[0].metadata()).putString(KEPT, field.metadata().getString(KEPT)).build());
+          return new StructType(told);
         }
       }
-      return found;
+      return columns;
     }
   }
 
