@@ -168,7 +168,7 @@ class Query:
             rows = _rows(self.reader, tasks, self.schema).to_pylist()
             self.batches[number] = rows
             self.each(number, rows)
-            self._note("commits", number, {})
+            self.note("commits", number, {})
 
     def values(self) -> list[list[str]]:
         """Return the values of each batch that has some, sorted."""
@@ -182,7 +182,8 @@ class Query:
         """Return what the checkpoint has of a batch."""
         return json.loads((self.checkpoint / which / str(number)).read_text())
 
-    def _note(self, which: str, number: int, what: Any) -> None:
+    def note(self, which: str, number: int, what: Any) -> None:
+        """Have the checkpoint keep something of a batch."""
         (self.checkpoint / which).mkdir(parents=True, exist_ok=True)
         (self.checkpoint / which / str(number)).write_text(json.dumps(what))
 
@@ -197,7 +198,7 @@ class Query:
             end = _text(self.reader.latestOffset(_text(start), limit))
             if number >= 0 and end == start:
                 return
-            self._note("offsets", number + 1, end)
+            self.note("offsets", number + 1, end)
             if number >= 0:
                 self.reader.commit(self.noted("offsets", number))
             yield number + 1

@@ -195,6 +195,11 @@ class Stream(Generic[L]):
         for name, until in sorted(end.positions.items()):
             begin = end.begins.get(name, start.next(name))
             first = None if begin is None else position_of(begin)
+            if (at := end.inside.get(name)) is not None and at != start.next(name):
+                raise InvalidArgumentError(
+                    f"The batch ends inside an entry, at {at} of {self._names.label(name)}: it was read in real time.",
+                    'Finish it as it began, with .trigger(realTime="5 seconds"); then change the trigger.',
+                )
             if first == until:
                 continue
             identity = end.topics.get(name[0])
@@ -216,6 +221,16 @@ class Stream(Generic[L]):
         as_of_ends = request.isolation_level is IsolationLevel.READ_UNCOMMITTED
         tasks = self._source.split(look, wanted, request, inside=inside, as_of_ends=as_of_ends)
         return ReadPlan(tasks, [(of.name, reach) for of, reach in wanted], request.pinned(), decisions, look)
+
+    def followed(self, start: StreamOffset) -> StreamOffset:
+        """Return ``start`` with the places from which each partition, new ones too, is followed in real time."""
+        look = self._look(start)
+        self._check_log(look, start)
+        starts = self._starts(look, start)
+        self._guard.check_level(look, start, starts)
+        begins = _begins(look, starts, start, moved=False)
+        inside = {name: at for name, at in start.inside.items() if start.next(name) == begins.get(name)}
+        return replace(self._offset(look, starts), decisions=start.decisions, begins=begins, inside=inside)
 
     def commit(self, end: StreamOffset) -> None:
         """Handle that a batch was processed."""
@@ -459,6 +474,6 @@ def _begins(look: L, starts: Sequence[Position], known: StreamOffset, *, moved: 
         first = known.next(of.name)
         if first is None or position_of(first) != at:
             found[of.name] = at
-        elif moved or (of.name in known.begins and known.begins[of.name] == first):
+        elif moved or isinstance(first, MessageId) or known.begins.get(of.name) == first:
             found[of.name] = first
     return found

@@ -7,8 +7,8 @@ checkpoints can be read, and further facts under a name that no topic has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import field
+from collections.abc import Callable, Container, Mapping
+from dataclasses import field, replace
 from typing import Any
 
 from txn_source.model.errors import InvalidArgumentError, TxnLogError
@@ -34,6 +34,9 @@ class StreamOffset:
     subscription was moved, or the batch starts inside an entry. In a query's first offset it has the start of the
     first batch, since Spark keeps only the end of that batch.
 
+    ``inside`` has the first message of the next batch where it lies inside the entry at the position. Only batches in
+    real time end so.
+
     ``turn`` is the index, among the query's partitions, of the one that gets the first share of the next limited batch.
 
     Our own log only: ``decisions`` is the number of transactions that had ended, so that a replay shows each
@@ -47,6 +50,7 @@ class StreamOffset:
     positions: Mapping[Name, Position]
     level: IsolationLevel | None = None
     begins: Mapping[Name, Place] = field(default_factory=dict)
+    inside: Mapping[Name, MessageId] = field(default_factory=dict)
     turn: int = 0
     decisions: int = 0
     epoch: int = 0
@@ -57,8 +61,17 @@ class StreamOffset:
 
     def next(self, name: Name) -> Place | None:
         """Return the start of the next batch on a partition: an entry or a message; None: the partition is new."""
-        at, begin = self.positions.get(name), self.begins.get(name)
+        at, begin = self.positions.get(name), self.inside.get(name) or self.begins.get(name)
         return begin if begin is not None and at == position_of(begin) else at
+
+    def only(self, names: Container[Name]) -> StreamOffset:
+        """Return the offset on some partitions."""
+        return replace(
+            self,
+            positions={name: at for name, at in self.positions.items() if name in names},
+            begins={name: at for name, at in self.begins.items() if name in names},
+            inside={name: at for name, at in self.inside.items() if name in names},
+        )
 
 
 def position_of(place: Place) -> Position:
@@ -79,6 +92,8 @@ class OwnOffsets:
         value["positions"] = by_topic(offset.positions)
         if offset.begins:
             value["begins"] = by_topic(offset.begins)
+        if offset.inside:
+            value["inside"] = by_topic(offset.inside)
         if offset.subscription is not None:
             value["subscription"] = offset.subscription
         return value
@@ -91,6 +106,7 @@ class OwnOffsets:
                 {name: Position.parse(at) for name, at in _named(value["positions"]).items()},
                 _level(value.get("level")),
                 {name: _place(at) for name, at in _named(value.get("begins", {})).items()},
+                {name: MessageId.parse(at) for name, at in _named(value.get("inside", {})).items()},
                 int(value.get("turn", 0)),
                 int(value["decisions"]),
                 int(value["epoch"]),
@@ -137,7 +153,7 @@ class OthersOffsets:
                 {name: _between_entries(at) for name, at in self._places(positions).items()},
                 _level(about.get("level")),
                 self._places(about.get("begins", {})),
-                int(about.get("turn", 0)),
+                turn=int(about.get("turn", 0)),
                 log=about.get("id"),
                 topics=dict(about.get("topics", {})),
                 traces=traces,

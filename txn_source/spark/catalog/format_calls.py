@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from txn_source.client.target import Target
 from txn_source.spark.catalog.lanes import lanes
 from txn_source.spark.catalog.read_calls import no_objects, unpickled
+from txn_source.spark.catalog.real_time import RealTimeCalls
 from txn_source.spark.connection import open_log
 from txn_source.spark.source import TxnLogDataSource
 from txn_source.spark.tasks import TaskPartition
@@ -25,6 +26,7 @@ class FormatCalls:
             "formatSchema": self.schema,
             "formatPlan": self.plan,
             "lanes": self.lanes,
+            **RealTimeCalls().by_name,
         }
 
     def schema(self, options: Mapping[str, str]) -> str:

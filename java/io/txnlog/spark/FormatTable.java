@@ -107,6 +107,7 @@ final class FormatTable implements SupportsRead, SupportsWrite {
     private final StructType columns;
     private final StructType told;
     private final CaseInsensitiveStringMap options;
+    private volatile LaneStream stream;
     private Lane planned;
 
     Read(StructType columns, StructType told, CaseInsensitiveStringMap options) {
@@ -126,7 +127,8 @@ final class FormatTable implements SupportsRead, SupportsWrite {
 
     @Override
     public ColumnarSupportMode columnarSupportMode() {
-      return inRows() ? ColumnarSupportMode.UNSUPPORTED : ColumnarSupportMode.SUPPORTED;
+      boolean rows = stream == null ? inRows() : stream.inRows();
+      return rows ? ColumnarSupportMode.UNSUPPORTED : ColumnarSupportMode.SUPPORTED;
     }
 
     @Override
@@ -142,7 +144,8 @@ final class FormatTable implements SupportsRead, SupportsWrite {
 
     @Override
     public MicroBatchStream toMicroBatchStream(String checkpoint) {
-      return new LaneStream(python().toMicroBatchStream(checkpoint), inRows(), columns, ANY_LOG, options);
+      stream = new LaneStream(python().toMicroBatchStream(checkpoint), inRows(), told, ANY_LOG, options);
+      return stream;
     }
 
     private Scan python() {

@@ -9,12 +9,14 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.PartitionOffset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeMode;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.types.StructType;
 
-/** The Python source's stream, whose rows reach Spark in columns. */
-class LaneStream implements MicroBatchStream, SupportsTriggerAvailableNow {
+/** The Python source's stream, whose rows reach Spark in columns; in real time one by one, as they come. */
+class LaneStream implements MicroBatchStream, SupportsTriggerAvailableNow, SupportsRealTimeMode {
   private final MicroBatchStream python;
   private final SupportsTriggerAvailableNow admission;
   private final boolean inRows;
@@ -22,6 +24,8 @@ class LaneStream implements MicroBatchStream, SupportsTriggerAvailableNow {
   private final LogCalls log;
   private final Map<String, String> options;
   private volatile Lane planned;
+  private volatile boolean realTime;
+  private volatile Offset begun;
 
   /** Takes the Python source's stream; {@code inRows} leaves reading to it, too. */
   LaneStream(
@@ -32,6 +36,31 @@ class LaneStream implements MicroBatchStream, SupportsTriggerAvailableNow {
     this.columns = columns;
     this.log = log;
     this.options = options;
+  }
+
+  /** True if rows reach Spark one by one. */
+  boolean inRows() {
+    return inRows || realTime;
+  }
+
+  @Override
+  public void prepareForRealTimeMode() {
+    realTime = true;
+  }
+
+  /** Returns tasks that follow partitions as long as Spark has them run. */
+  @Override
+  public InputPartition[] planInputPartitions(Offset start) {
+    begun = start;
+    return RealTimeReader.tasks(FormatTable.ANY_LOG.ask("realTime", Map.of("options", options, "schema", columns.json(),
+        "start", start.json(), "tasks", linked(() -> SparkInternals.cores()))), linked(() -> SparkInternals.python()));
+  }
+
+  /** Returns where a batch in real time has ended. */
+  @Override
+  public Offset mergeOffsets(PartitionOffset[] places) {
+    return places.length == 0 ? begun
+        : python.deserializeOffset(FormatTable.ANY_LOG.ask("realTimeEnd", Map.of("places", places)).asText());
   }
 
   @Override
@@ -48,6 +77,9 @@ class LaneStream implements MicroBatchStream, SupportsTriggerAvailableNow {
   /** Returns what reads the batch that was planned last: Spark plans a batch before it asks, one after the other. */
   @Override
   public PartitionReaderFactory createReaderFactory() {
+    if (realTime) {
+      return new RealTimeReader.Factory();
+    }
     return inRows ? python.createReaderFactory() : planned.createReaderFactory();
   }
 
@@ -67,7 +99,12 @@ class LaneStream implements MicroBatchStream, SupportsTriggerAvailableNow {
 
   @Override public Offset deserializeOffset(String json) { return python.deserializeOffset(json); }
 
-  @Override public void commit(Offset end) { python.commit(end); }
+  @Override
+  public void commit(Offset end) {
+    if (!realTime) { // in which there are no subscriptions; and Spark does this after it has stopped the stream
+      python.commit(end);
+    }
+  }
 
   @Override public void stop() { python.stop(); }
 }

@@ -29,18 +29,26 @@ final class LogCalls {
 
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Map<Map<String, String>, LogCalls> LOGS = new ConcurrentHashMap<>();
+  private static final Map<String, LogCalls> EXECUTORS = new ConcurrentHashMap<>();
   private static final int ANSWER_MINUTES_MAX = 10; // whoever waits for a service gives up long before
 
+  private final String interpreter;
   private final Map<String, String> target;
   private Helper helper;
 
-  private LogCalls(Map<String, String> target) {
+  private LogCalls(String interpreter, Map<String, String> target) {
+    this.interpreter = interpreter;
     this.target = target;
   }
 
   /** Returns the process for a log's path or endpoint, one for all sessions; it is started with the first question. */
   static LogCalls of(Map<String, String> target) {
-    return LOGS.computeIfAbsent(target, LogCalls::new);
+    return LOGS.computeIfAbsent(target, key -> new LogCalls(null, key));
+  }
+
+  /** Returns an executor's process that isn't bound to one log, of the Python that the driver has. */
+  static LogCalls on(String interpreter) {
+    return EXECUTORS.computeIfAbsent(interpreter, key -> new LogCalls(key, Map.of()));
   }
 
   /** Returns what the log was opened by. */
@@ -108,7 +116,7 @@ final class LogCalls {
   private synchronized Helper running(Helper ended) {
     if (helper == null || helper == ended || !helper.process.isAlive()) {
       try {
-        helper = new Helper();
+        helper = new Helper(python());
       } catch (IOException e) {
         throw unavailable(python() + " can't be started (" + e.getMessage() + "). " + SET_PYTHON);
       }
@@ -116,8 +124,8 @@ final class LogCalls {
     return helper;
   }
 
-  private static String python() {
-    return linked(() -> SparkInternals.python());
+  private String python() {
+    return interpreter != null ? interpreter : linked(() -> SparkInternals.python());
   }
 
   private static TxnLogException unavailable(String text) {
@@ -130,8 +138,8 @@ final class LogCalls {
     private final Writer questions;
     private final Map<String, CompletableFuture<JsonNode>> waiting = new ConcurrentHashMap<>();
 
-    Helper() throws IOException {
-      process = new ProcessBuilder(python(), "-m", "txn_source.spark.catalog")
+    Helper(String python) throws IOException {
+      process = new ProcessBuilder(python, "-m", "txn_source.spark.catalog")
           .redirectError(ProcessBuilder.Redirect.INHERIT).start();
       questions = process.outputWriter(StandardCharsets.UTF_8);
       Thread listener = new Thread(this::listen, "txnlog-answers");

@@ -195,6 +195,17 @@ final class SparkInternals {
     return Thread.currentThread().isInterrupted() || (task != null && task.isInterrupted());
   }
 
+  /** Throws what ends the task that runs, if Spark has killed it. */
+  static boolean endIfKilled() {
+    TaskContext.get().killTaskIfInterrupted();
+    return false;
+  }
+
+  /** Returns how many tasks the session's cluster runs at once, as far as it knows now. */
+  static int cores() {
+    return SparkSession.active().sparkContext().defaultParallelism();
+  }
+
   /** Returns memory for Arrow's columns, a part of Spark's. */
   static BufferAllocator allocator() {
     return ArrowUtils.rootAllocator().newChildAllocator("txnlog", 0, Long.MAX_VALUE);

@@ -14,7 +14,7 @@ import org.apache.spark.sql.types.StructType;
 final class TxnLogScan implements Scan, SupportsReportStatistics {
   private final TxnLogRead read;
   private final TxnLogBatch batch;
-  private volatile boolean streams;
+  private volatile TxnLogStream stream;
   private JsonNode outlook;
   private JsonNode pinned;
 
@@ -30,7 +30,8 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
 
   @Override
   public ColumnarSupportMode columnarSupportMode() {
-    return read.byPythonSource() ? ColumnarSupportMode.UNSUPPORTED : ColumnarSupportMode.SUPPORTED;
+    boolean rows = stream == null ? read.byPythonSource() : stream.inRows();
+    return rows ? ColumnarSupportMode.UNSUPPORTED : ColumnarSupportMode.SUPPORTED;
   }
 
   @Override
@@ -40,8 +41,8 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
 
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpoint) {
-    streams = true;
-    return new TxnLogStream(read);
+    stream = new TxnLogStream(read);
+    return stream;
   }
 
   @Override
@@ -88,7 +89,7 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
     } else {
       text.append(", its ").append(read.options().get(TxnLogTable.METADATA_TABLE));
     }
-    if (read.ofMessages() && !streams) { // a batch of a stream has bounds of its own, which the query's progress tells
+    if (read.ofMessages() && stream == null) { // a batch of a stream has bounds of its own, which the query's progress tells
       text.append(range()).append(batch.lane() == null ? "" : "; " + batch.lane());
     }
     text.append(read.needsNoMessages() ? "; counted by the metadata"

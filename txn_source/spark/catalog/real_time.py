@@ -1,0 +1,200 @@
+"""Real time: tasks that follow partitions as long as a batch lasts, and each batch's end.
+
+The driver's process divides the partitions of a query among tasks (``real_time``), and joins their places to an offset
+when Spark ends the batch, which it does between any two rows (``real_time_end``). A process of the executor waits for
+messages and reads them (``follow``).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from txn_source.client.reading.columns import METADATA_COLUMNS
+from txn_source.client.reading.own_log import DESCRIPTION
+from txn_source.client.reading.source import Source
+from txn_source.client.streaming.own_guard import own_stream
+from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.position import MessageId
+from txn_source.model.topic_name import TopicName
+from txn_source.reading.limits import StreamLimits
+from txn_source.reading.places import Name
+from txn_source.reading.request import Selection
+from txn_source.reading.stream import Stream
+from txn_source.reading.stream_offset import StreamOffset, position_of
+from txn_source.spark.connection import identity_of, open_log
+from txn_source.spark.options import StreamReadOptions
+from txn_source.spark.reads import names_foreign, options_given
+from txn_source.spark.schema import to_spark
+from txn_source.spark.tasks import TaskPartition, tasks_of
+
+_PLACE = ("__topic", "__partition", "__ledger_id", "__entry_id", "__batch_index")
+_PUBLISHED = "__publish_time"
+_ANSWER_BYTES = 8 << 20
+_FEW_ENTRIES = 8
+_LOOK_S = 0.002
+"""Seconds between two looks after something came; while nothing comes they grow to ``_IDLE_S``."""
+_IDLE_S = 0.02
+
+
+class RealTimeCalls:
+    """The calls by their names."""
+
+    def __init__(self) -> None:
+        self.by_name: Mapping[str, Callable[..., Any]] = {
+            "realTime": self.real_time,
+            "realTimeEnd": self.real_time_end,
+            "follow": self.follow,
+        }
+
+    def real_time(self, options: Mapping[str, str], schema: str, start: str, tasks: int) -> dict[str, Any]:
+        """Return where each of at most ``tasks`` tasks begins, and the options and columns of all of them.
+
+        ``schema`` are the columns that Spark wants, as JSON; the answer adds those that tell a row's place, and says
+        which one is the time of publishing.
+
+        Raises:
+            InvalidArgumentError: the query asks for what real time doesn't have.
+        """
+        columns = StructType.fromJson(json.loads(schema))
+        given = options_given(options, columns, stream=True)
+        if names_foreign(given):
+            raise InvalidArgumentError(
+                "The query reads a log that others wrote in real time.", "Use a trigger of micro-batches."
+            )
+        wanted = StreamReadOptions.parse(given)
+        _check(wanted)
+        selection = replace(wanted.selection, columns=columns.names)
+        stream = own_stream(open_log(wanted.target), selection, wanted.request, wanted.limits)
+        begin = stream.followed(_offset(start))
+        names = sorted(begin.positions)
+        wanted_names = [name.lower() for name in columns.names]
+        for field in to_spark(pa.schema([METADATA_COLUMNS[name] for name in (*_PLACE, _PUBLISHED)])).fields:
+            if field.name not in wanted_names:
+                columns.add(field)
+        parts = [names[number::tasks] for number in range(min(tasks, len(names)))]
+        return {
+            "options": given,
+            "schema": columns.json(),
+            "published": [name.lower() for name in columns.names].index(_PUBLISHED),
+            "tasks": [_text(begin.only(part)) for part in parts],
+        }
+
+    def real_time_end(self, places: Sequence[Mapping[str, Any]]) -> str:
+        """Return the offset at which a batch ends.
+
+        ``places`` are the tasks': ``begin``, where it began; ``at``, up to where it has handed out all; behind that
+        ``done`` rows of ``rows``, the answer that it is in.
+        """
+        whole = StreamOffset({})
+        for place in places:
+            begin, at = _offset(place["begin"]), _offset(place["at"])
+            reached = _reached(b64decode(place["rows"]), place["done"]) if place["done"] else {}
+            whole = replace(
+                at,
+                decisions=max(whole.decisions, at.decisions),
+                positions={**whole.positions, **at.positions, **{n: m.position for n, m in reached.items()}},
+                begins={**whole.begins, **begin.begins},
+                inside={**whole.inside, **at.inside, **reached},
+            )
+        return _text(whole)
+
+    def follow(self, options: Mapping[str, str], schema: str, at: str, wait_ms: int) -> dict[str, Any] | None:
+        """Return what comes next behind a task's place, and the place behind that; None if nothing came in time.
+
+        ``rows`` are an Arrow stream, in base64. They may be none, if what came isn't shown.
+        """
+        start, until, pause = _offset(at), time.monotonic() + wait_ms / 1000, _LOOK_S
+        given = json.dumps(options, sort_keys=True)
+        target = _wanted(given).target
+        stream, columns = _stream(given, schema, tuple(sorted(start.positions)), identity_of(target))
+        while (end := _latest(stream, start)) is start:
+            left = until - time.monotonic()
+            if left <= 0:
+                return None
+            time.sleep(min(pause, left))
+            pause = min(pause * 1.25, _IDLE_S)
+        batches: list[pa.RecordBatch] = []
+        for task in tasks_of(stream.plan(start, end), target, columns):
+            assert isinstance(task, TaskPartition)
+            batches += task.rows()
+        return {"at": _text(end), "rows": b64encode(_stream_of(batches)).decode()}
+
+
+def _latest(stream: Stream[Source], start: StreamOffset) -> StreamOffset:
+    """Return the end of the next answer: as far as it can be told without a count of bytes, which costs a look."""
+    end = stream.latest(start, limited=False)
+    begins = {name: position_of(place) for name in end.positions if (place := start.next(name)) is not None}
+    few = all(
+        end.positions[name].ledger_id == at.ledger_id and end.positions[name].entry_id - at.entry_id <= _FEW_ENTRIES
+        for name, at in begins.items()
+    )
+    return end if few or end is start else stream.latest(start)
+
+
+@functools.lru_cache(256)
+def _wanted(options: str) -> StreamReadOptions:
+    return StreamReadOptions.parse(json.loads(options))
+
+
+@functools.lru_cache(256)
+def _stream(
+    options: str, schema: str, names: tuple[Name, ...], identity: tuple[int, ...]
+) -> tuple[Stream[Source], StructType]:
+    columns, wanted = StructType.fromJson(json.loads(schema)), _wanted(options)
+    selection = Selection(partitions=names, columns=columns.names)
+    limits = StreamLimits(max_bytes=_ANSWER_BYTES)
+    return own_stream(open_log(wanted.target), selection, wanted.request, limits), columns
+
+
+def _reached(rows: bytes, done: int) -> dict[Name, MessageId]:
+    """Return the place behind the last of the first rows on each partition."""
+    table = pa.ipc.open_stream(rows).read_all().slice(0, done)
+    table = table.rename_columns([name.lower() for name in table.column_names])
+    places = zip(*(table[name].to_pylist() for name in _PLACE), strict=True)
+    return {(TopicName.parse(t), p): MessageId(ledger, entry, index + 1) for t, p, ledger, entry, index in places}
+
+
+def _stream_of(batches: Sequence[pa.RecordBatch]) -> pa.Buffer | bytes:
+    if not batches:
+        return b""
+    rows = pa.BufferOutputStream()
+    with pa.ipc.new_stream(rows, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return rows.getvalue()
+
+
+def _check(wanted: StreamReadOptions) -> None:
+    if wanted.request.cuts:
+        raise InvalidArgumentError(
+            "In real time each partition is read as far as it can be, without a cut over all of them, so read_committed"
+            " can show a part of a transaction before another part.",
+            'Accept it with .option("consistentCut", "false"), or use a trigger of micro-batches.',
+        )
+    if wanted.subscription is not None:
+        raise InvalidArgumentError(
+            f"The query follows subscription {wanted.subscription!r}, and real time has no subscriptions.",
+            "Leave it out, or use a trigger of micro-batches.",
+        )
+    if wanted.limits.limited or wanted.limits.patient:
+        raise InvalidArgumentError(
+            "The query limits its batches, and in real time a batch has all that comes while it lasts.",
+            "Leave out the limits, or use a trigger of micro-batches.",
+        )
+
+
+def _offset(text: str) -> StreamOffset:
+    return DESCRIPTION.offsets.from_json(json.loads(text))
+
+
+def _text(offset: StreamOffset) -> str:
+    return json.dumps(DESCRIPTION.offsets.to_json(offset))
