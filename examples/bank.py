@@ -45,6 +45,7 @@ from rich.table import Table
 import txn_source
 
 if __name__ != "__mp_main__":  # the clients' processes import this file as well, and need neither Spark nor pictures
+    from bank_alarm import alarms
     from bank_picture import Told, draw
     from bank_readers import CASH_DESK, Reader, Seen, bookkeeper, monitor
     from quiet_spark import quiet_spark
@@ -139,6 +140,7 @@ def run(seconds: float, batches: int, picture: Path, stop: threading.Event) -> i
         books, wrong_books = read_books(log, BALANCES), read_books(log, WITHOUT_CUT)
         console.print(table((d, None), (e, books), (without, wrong_books)))
         passed = check(d, e, repeated, booked, books, wrong_books)
+        console.print(alarms(spark, log, checkpoints), highlight=False)
         draw(picture, Told(started, log_end, hang), d, (e, books), (without, wrong_books))
     console.print(f"The picture is in {picture.resolve()}", soft_wrap=True)
     return 0 if passed else 1

@@ -15,6 +15,8 @@ from typing import BinaryIO
 
 from pyspark.sql import SparkSession
 
+from txn_source.spark import configure
+
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """How Spark keeps checkpoints here: its usual way starts ten processes for each file on a local disk."""
 
@@ -27,9 +29,8 @@ def quiet_spark(name: str) -> Iterator[SparkSession]:
     would tear the connection to Java, or leave a Java behind that is just being started.
     """
     _check_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers may be another Python, without txnlog
     builder = (
-        SparkSession.builder.master("local[2]")
+        configure(SparkSession.builder.master("local[2]"))
         .appName(name)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.session.timeZone", "UTC")

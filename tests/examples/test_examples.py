@@ -45,6 +45,7 @@ def test_bank_checks_its_queries_and_draws_its_picture(tmp_path: Path, environme
     [(by_e, of_e), (by_other, of_other)] = re.findall(r"(\d+) of (\d+)", wrong)
     assert int(by_e) == 0 < int(of_e)
     assert 0 < int(by_other) < int(of_other)
+    assert any(line.startswith("F saw 100 of 100 large withdrawals in real time, half of them ") for line in lines)
     assert lines[-1] == f"The picture is in {tmp_path / 'out' / 'picture.png'}"
     assert (tmp_path / "out" / "picture.png").read_bytes().startswith(b"\x89PNG\r\n")
     assert list((tmp_path / "temp").iterdir()) == []

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import txn_source
 from tests.spark.plain import Query, source_of
 from txn_source.model.errors import DataLossError, InvalidArgumentError
-from txn_source.spark.catalog.real_time import RealTimeCalls
+from txn_source.spark.catalog.real_time import follow, real_time, real_time_end
 
 DIRTY = {"topic": "orders", "isolationLevel": "read_uncommitted"}
 PER_PARTITION = {"topic": "orders", "consistentCut": "false"}
@@ -28,7 +28,6 @@ class RealTime:
     def __init__(self, query: Query, root: Path, **options: str) -> None:
         self._query = query
         self._options = {"path": str(root), "startingOffsets": "earliest", **options}
-        self._calls = RealTimeCalls()
 
     def batch(self, most: int, tasks: int = 1, *, done: bool = True) -> list[str]:
         """Return the values of a batch; ``done``: Spark keeps that it is."""
@@ -36,9 +35,9 @@ class RealTime:
         reader = source_of(self._options).streamReader(source_of(self._options).schema())
         start = self._query.noted("offsets", number - 1) if number else reader.initialOffset()
         columns = source_of(self._options).schema().json()
-        planned = self._calls.real_time(self._options, columns, json.dumps(start), tasks)
+        planned = real_time(self._options, columns, json.dumps(start), tasks)
         read = [self._task(planned, begin, most) for begin in planned["tasks"]]
-        self._query.note("offsets", number, json.loads(self._calls.real_time_end([place for place, _ in read])))
+        self._query.note("offsets", number, json.loads(real_time_end([place for place, _ in read])))
         if done:
             self._query.note("commits", number, {})
         return [value for _, values in read for value in values]
@@ -47,7 +46,7 @@ class RealTime:
         place: dict[str, Any] = {"begin": begin, "at": begin, "rows": "", "done": 0}
         values: list[str] = []
         while len(values) < most:
-            came = self._calls.follow(planned["options"], planned["schema"], place["at"], 0)
+            came = follow(planned["options"], planned["schema"], place["at"], 0)
             if came is None:
                 break
             rows = _rows(came["rows"])[: most - len(values)]
@@ -92,25 +91,25 @@ def test_batch_may_end_behind_any_row(
     for most in range(len(orders) + 1):
         query.checkpoint = tmp_path / str(most)
         query.batches = {}
-        real_time = RealTime(query, root, **DIRTY)
-        seen = real_time.batch(most, tasks)
+        monitor = RealTime(query, root, **DIRTY)
+        seen = monitor.batch(most, tasks)
         if next_trigger == "real time":
-            seen += real_time.batch(1, tasks) + real_time.batch(100)
+            seen += monitor.batch(1, tasks) + monitor.batch(100)
         else:
             query.run(**DIRTY)
             seen += [value for batch in query.values() for value in batch]
         assert sorted(seen) == sorted(orders), most
-        assert real_time.batch(100) == []
+        assert monitor.batch(100) == []
 
 
 def test_batch_that_ended_inside_an_entry_is_finished_in_real_time(
     orders: list[str], query: Query, root: Path, tmp_path: Path
 ) -> None:
-    real_time = RealTime(query, root, **DIRTY)
-    assert real_time.batch(3, done=False) == ["0", "2", "3"]
+    monitor = RealTime(query, root, **DIRTY)
+    assert monitor.batch(3, done=False) == ["0", "2", "3"]
     with pytest.raises(InvalidArgumentError, match=r"ends inside an entry, at \d+:\d+:2 .*trigger\(realTime="):
         query.run(**DIRTY)
-    assert real_time.batch(3) == ["0", "2", "3"]
+    assert monitor.batch(3) == ["0", "2", "3"]
     query.run(**DIRTY)
     assert len(query.values()[0]) == len(orders) - 3
 
@@ -119,36 +118,36 @@ def test_read_committed_goes_up_to_what_is_decided_on_each_partition(
     log: txn_source.Log, query: Query, root: Path
 ) -> None:
     log.create_topic("orders", partitions=2)
-    real_time = RealTime(query, root, **PER_PARTITION)
+    monitor = RealTime(query, root, **PER_PARTITION)
     with log.producer("orders") as producer, log.begin_transaction() as txn:
         producer.send("held back", partition=0, txn=txn)
         producer.flush()
         for partition in range(2):
             producer.send(f"behind {partition}", partition=partition)
         producer.flush()
-        assert real_time.batch(100) == ["behind 1"]
+        assert monitor.batch(100) == ["behind 1"]
         txn.commit()
-    assert real_time.batch(100) == ["held back", "behind 0"]
+    assert monitor.batch(100) == ["held back", "behind 0"]
 
 
 def test_added_partition_is_read_from_its_start_by_the_next_batch(
     orders: list[str], log: txn_source.Log, query: Query, root: Path
 ) -> None:
-    real_time = RealTime(query, root, **DIRTY)
-    assert len(real_time.batch(100)) == len(orders)
+    monitor = RealTime(query, root, **DIRTY)
+    assert len(monitor.batch(100)) == len(orders)
     log.update_topic("orders", 3)
     with log.producer("orders") as producer:
         producer.send("new", partition=2)
-    assert real_time.batch(100, tasks=8) == ["new"]
+    assert monitor.batch(100, tasks=8) == ["new"]
 
 
 def test_what_was_trimmed_is_told(orders: list[str], log: txn_source.Log, query: Query, root: Path) -> None:
-    real_time = RealTime(query, root, **DIRTY)
-    real_time.batch(3)
+    monitor = RealTime(query, root, **DIRTY)
+    monitor.batch(3)
     log.roll_ledger("orders")
     log.trim("orders", keep_bytes=0)
     with pytest.raises(DataLossError, match="has lost"):
-        real_time.batch(100)
+        monitor.batch(100)
     assert RealTime(query, root, **DIRTY, failOnDataLoss="false").batch(100) == []
 
 
@@ -165,7 +164,7 @@ def test_what_real_time_has_not_is_refused(log: txn_source.Log, root: Path, opti
     log.create_topic("orders")
     columns = source_of({"path": str(root), "topic": "orders"}).schema().json()
     with pytest.raises(InvalidArgumentError, match=text):
-        RealTimeCalls().real_time({"path": str(root), **options}, columns, "{}", 1)
+        real_time({"path": str(root), **options}, columns, "{}", 1)
 
 
 @pytest.mark.parametrize("by", ["format", pytest.param("catalog", marks=pytest.mark.long)])

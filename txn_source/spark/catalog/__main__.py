@@ -24,7 +24,7 @@ from txn_source.metadata.stub.request_ids import repeatable_as
 from txn_source.model.door import translated
 from txn_source.model.foreign_path import is_foreign
 from txn_source.spark.catalog.calls import CatalogCalls
-from txn_source.spark.catalog.format_calls import FormatCalls
+from txn_source.spark.catalog.format_calls import FORMAT_CALLS
 from txn_source.spark.connection import identity_of
 
 CALLS_AT_ONCE = 64
@@ -52,7 +52,6 @@ class _OpenLog:
 
     def __init__(self) -> None:
         self._opened: tuple[object, Mapping[str, Callable[..., Any]]] | None = None
-        self._format_calls = FormatCalls().by_name
 
     def calls(
         self, path: str | None = None, endpoint: str | None = None, **shown: str
@@ -62,7 +61,7 @@ class _OpenLog:
         ``shown`` is what the service is shown, as options name it.
         """
         if path is None and endpoint is None:
-            return self._format_calls
+            return FORMAT_CALLS
         credentials: Any = credentials_in(shown)
         if path is not None and is_foreign(path):
             check_needless(credentials)

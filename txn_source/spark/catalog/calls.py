@@ -28,6 +28,7 @@ from txn_source.spark.catalog.definitions import (
     topic_columns,
 )
 from txn_source.spark.catalog.read_calls import ReadCalls
+from txn_source.spark.catalog.stream_calls import STREAM_CALLS
 from txn_source.spark.options import check_catalog_options
 from txn_source.spark.schema import to_spark, with_comments
 from txn_source.storage.log_tables import LOG_TABLES
@@ -64,6 +65,7 @@ class CatalogCalls:
             "set": self.set,
             "change": lambda: None,
             **ReadCalls(log).by_name,
+            **STREAM_CALLS,
         }
 
     def namespaces(self) -> list[list[str]]:

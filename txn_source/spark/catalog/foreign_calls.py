@@ -23,7 +23,8 @@ from txn_source.model.topic_name import TopicName
 from txn_source.reading.plan import plan
 from txn_source.spark.batch import batch_tasks
 from txn_source.spark.catalog.lanes import lanes
-from txn_source.spark.catalog.read_calls import query_cut, unpickled
+from txn_source.spark.catalog.read_calls import query_cut
+from txn_source.spark.catalog.stream_calls import STREAM_CALLS
 from txn_source.spark.schema import to_spark
 
 _DEFAULT = ("public", "default")
@@ -52,8 +53,8 @@ class ForeignCatalogCalls:
             "outlook": self.outlook,
             "count": self.count,
             "plan": self.plan,
-            "lanes": self.lanes,
             "behind": lambda **_: {},
+            **STREAM_CALLS,
             **refused,
         }
 
@@ -148,10 +149,6 @@ class ForeignCatalogCalls:
         """Return the tasks of a batch read as ``lanes`` does; ``schema`` is Spark's, as JSON."""
         given = ForeignOptions.parse(options, BATCH)
         return lanes(batch_tasks(ForeignSource(given.target), given, StructType.fromJson(json.loads(schema))))
-
-    def lanes(self, options: Mapping[str, str], tasks: Sequence[str], objects: bool) -> dict[str, Any]:
-        """Return the tasks of a stream's batch as ``lanes`` does; ``tasks`` are pickled, in base64."""
-        return lanes(unpickled(tasks))
 
     def _topics(self) -> list[str]:
         return list(topics_of(self._target.open(), self._rules))

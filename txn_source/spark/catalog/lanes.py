@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 from base64 import b64encode
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,9 +21,11 @@ from txn_source.client.reading.columns import STORED_AS
 from txn_source.client.reading.direct import EntryRun, Part, divide
 from txn_source.client.reading.direct_objects import Left, ObjectRun
 from txn_source.client.reading.own_log import OwnLog
+from txn_source.client.target import Target
 from txn_source.model.packing import Slice, joined
 from txn_source.spark.catalog.parquet import PARQUET_OPTIONS, unreadable
-from txn_source.spark.connection import is_others
+from txn_source.spark.connection import is_others, open_log
+from txn_source.spark.options import native_reads_wanted
 from txn_source.spark.tasks import TaskPartition
 
 
@@ -54,6 +56,24 @@ def lanes(
         "parquet": PARQUET_OPTIONS,
         "renamed": STORED_AS,
     }
+
+
+def lanes_of(options: Mapping[str, str], tasks: Sequence[InputPartition], objects: bool) -> dict[str, Any]:
+    """Return the tasks of a plan of whatever log as ``lanes`` does.
+
+    ``objects``: the session has Spark's Parquet reader return columns.
+    """
+    first, access = tasks[0] if tasks else None, None
+    if isinstance(first, TaskPartition) and isinstance(first.target, Target):
+        access = open_log(first.target)
+    return lanes(tasks, access, no_objects(dict(options), objects))
+
+
+def no_objects(given: dict[str, str], columnar: bool) -> str | None:
+    """Return why Spark's Parquet reader takes no objects, or None; take the option about it out of some."""
+    if not native_reads_wanted(given):
+        return "nativeTieredReads=false"
+    return None if columnar else "Parquet in rows, as the session wants"
 
 
 def _task(task: TaskPartition, parts: Sequence[Part]) -> dict[str, Any]:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import pickle
-from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from txn_source.client.access import Access
@@ -27,9 +24,9 @@ from txn_source.reading.places import by_topic
 from txn_source.reading.ranges import cuts_of
 from txn_source.reading.request import ReadRequest, Selection
 from txn_source.spark.batch import batch_tasks
-from txn_source.spark.catalog.lanes import lanes
+from txn_source.spark.catalog.lanes import lanes, no_objects
 from txn_source.spark.metadata_table import MetadataTableReader
-from txn_source.spark.options import BatchReadOptions, MetadataTableOptions, StreamReadOptions, native_reads_wanted
+from txn_source.spark.options import BatchReadOptions, MetadataTableOptions, StreamReadOptions
 
 
 class ReadCalls:
@@ -42,7 +39,6 @@ class ReadCalls:
             "outlook": self.outlook,
             "count": self.count,
             "plan": self.plan,
-            "lanes": self.lanes,
             "behind": self.behind,
         }
 
@@ -80,10 +76,6 @@ class ReadCalls:
         given = dict(options)
         why = no_objects(given, objects)
         return lanes(batch_tasks(OwnLog(self._access), BatchReadOptions.parse(given), columns), self._access, why)
-
-    def lanes(self, options: Mapping[str, str], tasks: Sequence[str], objects: bool) -> dict[str, Any]:
-        """Return the tasks of a stream's batch as ``lanes`` does; ``tasks`` are pickled, in base64."""
-        return lanes(unpickled(tasks), self._access, no_objects(dict(options), objects))
 
     def behind(self, options: Mapping[str, str], offset: str) -> dict[str, Any]:
         """Return what a stream that has read up to an offset could read now, and what it can't and why.
@@ -134,18 +126,6 @@ def query_cut(source: LogSource[Any], topics: Mapping[str, Sequence[str]]) -> di
         level: {"endingoffsets": cut.json(), "__cutstart": json.dumps(by_topic(cut.starts, cut.shown))}
         for level, cut in found.items()
     }
-
-
-def unpickled(tasks: Sequence[str]) -> list[InputPartition]:
-    """Return tasks that were pickled, in base64."""
-    return [pickle.loads(b64decode(task)) for task in tasks]
-
-
-def no_objects(given: dict[str, str], columnar: bool) -> str | None:
-    """Return why Spark's Parquet reader takes no objects, or None; take the option about it out of some."""
-    if not native_reads_wanted(given):
-        return "nativeTieredReads=false"
-    return None if columnar else "Parquet in rows, as the session wants"
 
 
 def _topic_of(text: str) -> TopicName:

@@ -11,7 +11,7 @@ import functools
 import json
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,88 +45,83 @@ _LOOK_S = 0.002
 _IDLE_S = 0.02
 
 
-class RealTimeCalls:
-    """The calls by their names."""
+def real_time(options: Mapping[str, str], schema: str, start: str, tasks: int) -> dict[str, Any]:
+    """Return where each task begins, and the options and columns of all of them.
 
-    def __init__(self) -> None:
-        self.by_name: Mapping[str, Callable[..., Any]] = {
-            "realTime": self.real_time,
-            "realTimeEnd": self.real_time_end,
-            "follow": self.follow,
-        }
+    There are as many as ``minPartitions`` says, or ``tasks``, but no more than partitions.
 
-    def real_time(self, options: Mapping[str, str], schema: str, start: str, tasks: int) -> dict[str, Any]:
-        """Return where each of at most ``tasks`` tasks begins, and the options and columns of all of them.
+    ``schema`` are the columns that Spark wants, as JSON; the answer adds those that tell a row's place, and says
+    which one is the time of publishing.
 
-        ``schema`` are the columns that Spark wants, as JSON; the answer adds those that tell a row's place, and says
-        which one is the time of publishing.
+    Raises:
+        InvalidArgumentError: the query asks for what real time doesn't have.
+    """
+    columns = StructType.fromJson(json.loads(schema))
+    given = options_given(options, columns, stream=True)
+    if names_foreign(given):
+        raise InvalidArgumentError(
+            "The query reads a log that others wrote in real time.", "Use a trigger of micro-batches."
+        )
+    wanted = StreamReadOptions.parse(given)
+    _check(wanted)
+    selection = replace(wanted.selection, columns=columns.names)
+    stream = own_stream(open_log(wanted.target), selection, wanted.request, wanted.limits)
+    begin = stream.followed(_offset(start))
+    names = sorted(begin.positions)
+    wanted_names = [name.lower() for name in columns.names]
+    for field in to_spark(pa.schema([METADATA_COLUMNS[name] for name in (*_PLACE, _PUBLISHED)])).fields:
+        if field.name not in wanted_names:
+            columns.add(field)
+    most = min(wanted.request.min_partitions or tasks, len(names))
+    parts = [names[number::most] for number in range(most)]
+    return {
+        "options": given,
+        "schema": columns.json(),
+        "published": [name.lower() for name in columns.names].index(_PUBLISHED),
+        "tasks": [_text(begin.only(part)) for part in parts],
+    }
 
-        Raises:
-            InvalidArgumentError: the query asks for what real time doesn't have.
-        """
-        columns = StructType.fromJson(json.loads(schema))
-        given = options_given(options, columns, stream=True)
-        if names_foreign(given):
-            raise InvalidArgumentError(
-                "The query reads a log that others wrote in real time.", "Use a trigger of micro-batches."
-            )
-        wanted = StreamReadOptions.parse(given)
-        _check(wanted)
-        selection = replace(wanted.selection, columns=columns.names)
-        stream = own_stream(open_log(wanted.target), selection, wanted.request, wanted.limits)
-        begin = stream.followed(_offset(start))
-        names = sorted(begin.positions)
-        wanted_names = [name.lower() for name in columns.names]
-        for field in to_spark(pa.schema([METADATA_COLUMNS[name] for name in (*_PLACE, _PUBLISHED)])).fields:
-            if field.name not in wanted_names:
-                columns.add(field)
-        parts = [names[number::tasks] for number in range(min(tasks, len(names)))]
-        return {
-            "options": given,
-            "schema": columns.json(),
-            "published": [name.lower() for name in columns.names].index(_PUBLISHED),
-            "tasks": [_text(begin.only(part)) for part in parts],
-        }
 
-    def real_time_end(self, places: Sequence[Mapping[str, Any]]) -> str:
-        """Return the offset at which a batch ends.
+def real_time_end(places: Sequence[Mapping[str, Any]]) -> str:
+    """Return the offset at which a batch ends.
 
-        ``places`` are the tasks': ``begin``, where it began; ``at``, up to where it has handed out all; behind that
-        ``done`` rows of ``rows``, the answer that it is in.
-        """
-        whole = StreamOffset({})
-        for place in places:
-            begin, at = _offset(place["begin"]), _offset(place["at"])
-            reached = _reached(b64decode(place["rows"]), place["done"]) if place["done"] else {}
-            whole = replace(
-                at,
-                decisions=max(whole.decisions, at.decisions),
-                positions={**whole.positions, **at.positions, **{n: m.position for n, m in reached.items()}},
-                begins={**whole.begins, **begin.begins},
-                inside={**whole.inside, **at.inside, **reached},
-            )
-        return _text(whole)
+    ``places`` are the tasks': ``begin``, where it began; ``at``, up to where it has handed out all; behind that
+    ``done`` rows of ``rows``, the answer that it is in.
+    """
+    whole = StreamOffset({})
+    for place in places:
+        begin, at = _offset(place["begin"]), _offset(place["at"])
+        reached = _reached(b64decode(place["rows"]), place["done"]) if place["done"] else {}
+        whole = replace(
+            at,
+            decisions=max(whole.decisions, at.decisions),
+            positions={**whole.positions, **at.positions, **{n: m.position for n, m in reached.items()}},
+            begins={**whole.begins, **begin.begins},
+            inside={**whole.inside, **at.inside, **reached},
+        )
+    return _text(whole)
 
-    def follow(self, options: Mapping[str, str], schema: str, at: str, wait_ms: int) -> dict[str, Any] | None:
-        """Return what comes next behind a task's place, and the place behind that; None if nothing came in time.
 
-        ``rows`` are an Arrow stream, in base64. They may be none, if what came isn't shown.
-        """
-        start, until, pause = _offset(at), time.monotonic() + wait_ms / 1000, _LOOK_S
-        given = json.dumps(options, sort_keys=True)
-        target = _wanted(given).target
-        stream, columns = _stream(given, schema, tuple(sorted(start.positions)), identity_of(target))
-        while (end := _latest(stream, start)) is start:
-            left = until - time.monotonic()
-            if left <= 0:
-                return None
-            time.sleep(min(pause, left))
-            pause = min(pause * 1.25, _IDLE_S)
-        batches: list[pa.RecordBatch] = []
-        for task in tasks_of(stream.plan(start, end), target, columns):
-            assert isinstance(task, TaskPartition)
-            batches += task.rows()
-        return {"at": _text(end), "rows": b64encode(_stream_of(batches)).decode()}
+def follow(options: Mapping[str, str], schema: str, at: str, wait_ms: int) -> dict[str, Any] | None:
+    """Return what comes next behind a task's place, and the place behind that; None if nothing came in time.
+
+    ``rows`` are an Arrow stream, in base64. They may be none, if what came isn't shown.
+    """
+    start, until, pause = _offset(at), time.monotonic() + wait_ms / 1000, _LOOK_S
+    given = json.dumps(options, sort_keys=True)
+    target = _wanted(given).target
+    stream, columns = _stream(given, schema, tuple(sorted(start.positions)), identity_of(target))
+    while (end := _latest(stream, start)) is start:
+        left = until - time.monotonic()
+        if left <= 0:
+            return None
+        time.sleep(min(pause, left))
+        pause = min(pause * 1.25, _IDLE_S)
+    batches: list[pa.RecordBatch] = []
+    for task in tasks_of(stream.plan(start, end), target, columns):
+        assert isinstance(task, TaskPartition)
+        batches += task.rows()
+    return {"at": _text(end), "rows": b64encode(_stream_of(batches)).decode()}
 
 
 def _latest(stream: Stream[Source], start: StreamOffset) -> StreamOffset:

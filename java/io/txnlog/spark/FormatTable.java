@@ -4,7 +4,9 @@ import static io.txnlog.spark.SparkVersion.linked;
 
 import java.util.EnumSet;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
+import java.util.stream.Stream;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
@@ -127,7 +129,7 @@ final class FormatTable implements SupportsRead, SupportsWrite {
 
     @Override
     public ColumnarSupportMode columnarSupportMode() {
-      boolean rows = stream == null ? inRows() : stream.inRows();
+      boolean rows = inRows() || (stream != null && stream.inRows());
       return rows ? ColumnarSupportMode.UNSUPPORTED : ColumnarSupportMode.SUPPORTED;
     }
 
@@ -144,7 +146,12 @@ final class FormatTable implements SupportsRead, SupportsWrite {
 
     @Override
     public MicroBatchStream toMicroBatchStream(String checkpoint) {
-      stream = new LaneStream(python().toMicroBatchStream(checkpoint), inRows(), told, ANY_LOG, options);
+      if (inRows()) {
+        return python().toMicroBatchStream(checkpoint);
+      }
+      String topics = Stream.of("topic", "topics", "topicspattern").map(options::get).filter(Objects::nonNull)
+          .findFirst().orElse("");
+      stream = new LaneStream(topics, told, ANY_LOG, options);
       return stream;
     }
 

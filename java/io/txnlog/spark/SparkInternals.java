@@ -41,7 +41,6 @@ import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetScanBuilder;
 import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetTable;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric$;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingInputPartition;
 import org.apache.spark.sql.execution.python.ArrowPythonRunner;
 import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
 import org.apache.spark.sql.internal.SQLConf;
@@ -163,11 +162,6 @@ final class SparkInternals {
 
   private static <T> scala.collection.immutable.Seq<T> seq(T only) {
     return CollectionConverters.asScala(List.of(only)).toSeq();
-  }
-
-  /** Returns the pickled task that is in one of the Python source's stream. */
-  static byte[] pickled(InputPartition task) {
-    return ((PythonStreamingInputPartition) task).pickedPartition();
   }
 
   /** Returns a column that has one value in each row: a number, a text, or null. */

@@ -1,5 +1,7 @@
 package io.txnlog.spark;
 
+import static io.txnlog.spark.SparkVersion.linked;
+
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Map;
 import java.util.OptionalLong;
@@ -14,6 +16,7 @@ import org.apache.spark.sql.types.StructType;
 final class TxnLogScan implements Scan, SupportsReportStatistics {
   private final TxnLogRead read;
   private final TxnLogBatch batch;
+  private volatile boolean streams;
   private volatile TxnLogStream stream;
   private JsonNode outlook;
   private JsonNode pinned;
@@ -30,7 +33,7 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
 
   @Override
   public ColumnarSupportMode columnarSupportMode() {
-    boolean rows = stream == null ? read.byPythonSource() : stream.inRows();
+    boolean rows = read.byPythonSource() || (stream != null && stream.inRows());
     return rows ? ColumnarSupportMode.UNSUPPORTED : ColumnarSupportMode.SUPPORTED;
   }
 
@@ -41,6 +44,10 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
 
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpoint) {
+    streams = true;
+    if (read.byPythonSource()) {
+      return linked(() -> SparkInternals.pythonScan(read.columns(), read.options())).toMicroBatchStream(checkpoint);
+    }
     stream = new TxnLogStream(read);
     return stream;
   }
@@ -89,7 +96,7 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
     } else {
       text.append(", its ").append(read.options().get(TxnLogTable.METADATA_TABLE));
     }
-    if (read.ofMessages() && stream == null) { // a batch of a stream has bounds of its own, which the query's progress tells
+    if (read.ofMessages() && !streams) { // a batch of a stream has bounds of its own, which the query's progress tells
       text.append(range()).append(batch.lane() == null ? "" : "; " + batch.lane());
     }
     text.append(read.needsNoMessages() ? "; counted by the metadata"

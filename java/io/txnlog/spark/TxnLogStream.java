@@ -1,26 +1,17 @@
 package io.txnlog.spark;
 
-import static io.txnlog.spark.SparkVersion.linked;
-
 import java.util.Map;
 import java.util.Optional;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 
-/** A topic's stream through the catalog, with a name and figures for the query's progress. */
+/** A topic's stream through the catalog, with figures for the query's progress. */
 final class TxnLogStream extends LaneStream implements ReportsSourceMetrics {
   private final TxnLogRead read;
 
   TxnLogStream(TxnLogRead read) {
-    super(linked(() -> SparkInternals.pythonScan(read.columns(), read.options())).toMicroBatchStream(""),
-        read.byPythonSource(), read.columns(), read.table().log(), read.options());
+    super(read.table().topic(), read.columns(), read.table().log(), read.options());
     this.read = read;
-  }
-
-  /** Returns the name that the source has in the query's progress. */
-  @Override
-  public String toString() {
-    return "txnlog[" + read.table().topic() + "]";
   }
 
   /** Returns how far the query is behind, and which open transaction holds it back; nothing if the log can't say. */

@@ -1,0 +1,81 @@
+"""Streams that this process holds for Java, by ids that Java gives them.
+
+Java remembers what a stream can't be without. So another process goes on with it if this one dies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
+
+from txn_source.spark.catalog.lanes import lanes_of
+from txn_source.spark.catalog.real_time import follow, real_time, real_time_end
+from txn_source.spark.source import TxnLogDataSource
+from txn_source.spark.stream import StreamReader
+
+_STREAMS: dict[str, StreamReader] = {}
+
+
+def _stream(id: str, options: Mapping[str, str], schema: str, frozen: bool) -> StreamReader:
+    """Return a stream; ``schema`` are its columns, as Spark's JSON. ``frozen``: its target has been fixed."""
+    found = _STREAMS.get(id)
+    if found is None:
+        source = TxnLogDataSource(CaseInsensitiveDict(options))
+        found = _STREAMS[id] = source.streamReader(StructType.fromJson(json.loads(schema)))
+        if frozen:
+            found.prepareForTriggerAvailableNow()
+    return found
+
+
+def _initial(stream: Mapping[str, Any]) -> str:
+    return json.dumps(_stream(**stream).initialOffset())
+
+
+def _latest(stream: Mapping[str, Any], start: str, limited: bool) -> str:
+    reader = _stream(**stream)
+    limit = reader.getDefaultReadLimit() if limited else ReadAllAvailable()
+    return json.dumps(reader.latestOffset(json.loads(start), limit))
+
+
+def _newest(stream: Mapping[str, Any]) -> str:
+    return json.dumps(_stream(**stream).reportLatestOffset())
+
+
+def _freeze(stream: Mapping[str, Any]) -> None:
+    _stream(**stream).prepareForTriggerAvailableNow()
+
+
+def _plan(stream: Mapping[str, Any], start: str, end: str, objects: bool) -> dict[str, Any]:
+    """Return the tasks of a batch as ``lanes`` does."""
+    tasks = _stream(**stream).partitions(json.loads(start), json.loads(end))
+    return lanes_of(stream["options"], tasks, objects)
+
+
+def _commit(stream: Mapping[str, Any], end: str) -> None:
+    _stream(**stream).commit(json.loads(end))
+
+
+def _stop(stream: Mapping[str, Any]) -> None:
+    found = _STREAMS.pop(stream["id"], None)
+    if found is not None:
+        found.stop()
+
+
+STREAM_CALLS: Mapping[str, Callable[..., Any]] = {
+    "streamInitial": _initial,
+    "streamLatest": _latest,
+    "streamNewest": _newest,
+    "streamFreeze": _freeze,
+    "streamPlan": _plan,
+    "streamCommit": _commit,
+    "streamStop": _stop,
+    "realTime": real_time,
+    "realTimeEnd": real_time_end,
+    "follow": follow,
+}
+"""The calls by their names."""
