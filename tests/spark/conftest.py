@@ -99,12 +99,15 @@ def server(root: Path, log: txn_source.Log) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture
-def spark_read(spark: SparkSession, root: Path) -> SparkRead:
-    """A function that returns the DataFrame of a batch query, over the log's path unless an endpoint is given."""
+@pytest.fixture(params=["auto", pytest.param("python", marks=pytest.mark.long)])
+def spark_read(spark: SparkSession, root: Path, request: pytest.FixtureRequest) -> SparkRead:
+    """A function that returns the DataFrame of a batch query, over the log's path unless an endpoint is given.
+
+    Long runs have it read in both lanes.
+    """
 
     def read(*, schema: str | StructType | None = None, **options: Any) -> DataFrame:
-        reader = spark.read.format("txnlog").options(**_over(root, options))
+        reader = spark.read.format("txnlog").options(**_over(root, {"lane": request.param} | options))
         return (reader if schema is None else reader.schema(schema)).load()
 
     return read

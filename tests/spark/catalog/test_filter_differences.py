@@ -6,6 +6,8 @@ between two milliseconds only Spark itself judges as Spark does.
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -44,9 +46,17 @@ LEDGERS = [
 ]
 
 
-@pytest.fixture(scope="module", params=["as before", pytest.param("as now", marks=pytest.mark.long)])
+LONG = ("objects of now", "half hot")
+MOST = 40
+"""Hot entries of so many times their rows are read by Java."""
+
+
+@pytest.fixture(
+    scope="module", params=["objects of before", "hot", *(pytest.param(p, marks=pytest.mark.long) for p in LONG)]
+)
 def topic(bank: Bank, request: pytest.FixtureRequest) -> str:
-    """A topic that lies in objects, whose statistics are those of older releases or of this one; and a view of rows."""
+    """A topic that lies in objects, whose statistics are those of older releases or of this one, in segments, or in
+    both; and views of its rows."""
     topic = str(bank.topic(SCHEMA))
     for number, rows in enumerate(LEDGERS):
         made = [
@@ -56,16 +66,21 @@ def topic(bank: Bank, request: pytest.FixtureRequest) -> str:
         ]
         for row in made:
             row["s"] = None if row["s"] is None else row["s"].replace(microsecond=0)
-        bank.send(topic, pa.Table.from_pylist(made, SCHEMA))
+        times = MOST if request.param in ("hot", "half hot") else 1
+        bank.send(topic, pa.Table.from_pylist(made * times, SCHEMA))
         bank.log.roll_ledger(topic)
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "as before":
-            patch.setattr(tiered_columns, "with_statistics", lambda schema: True)
-        bank.log.offload(topic)
-    bank.log.delete_hot(topic)
+        if request.param == "half hot" and number == len(LEDGERS) // 2:
+            bank.log.offload(topic)
+            bank.log.delete_hot(topic)
+    if request.param.startswith("objects"):
+        with pytest.MonkeyPatch.context() as patch:
+            if request.param == "objects of before":
+                patch.setattr(tiered_columns, "with_statistics", lambda schema: True)
+            bank.log.offload(topic)
+        bank.log.delete_hot(topic)
     rows = bank.table(topic)
     bank.spark.createDataFrame(rows.collect(), rows.schema).createOrReplaceTempView(f"rows_of_{topic}")
-    txn_source.spark.read(bank.spark, topic, path=bank.root).createOrReplaceTempView(f"native_{topic}")
+    txn_source.spark.read(bank.spark, topic, path=bank.root).createOrReplaceTempView(f"format_{topic}")
     return topic
 
 
@@ -79,20 +94,42 @@ PREDICATES = [
     "s <> TIMESTAMP '2026-01-01 23:59:59.000001Z'",
     "local <= TIMESTAMP_NTZ '1969-12-31 23:59:59.0005' OR us = TIMESTAMP '2026-01-02 23:59:59Z'",
 ]
+NUMBERS = ["double('NaN')", "0.0D", "-0.0D", "7.25D", "10D", "double('Infinity')", "-double('Infinity')", "NULL"]
+TIMES = [f"{day} 23:59:59{part}" for day in ("2026-01-01", "1969-12-31") for part in ("", ".0005", ".999", ".999999")]
+LITERALS = {
+    **dict.fromkeys(("d", "f", "part.d"), NUMBERS),
+    **{column: [f"TIMESTAMP '{time}Z'" for time in TIMES] for column in ("ms", "s", "us", "part.ms")},
+    "local": [f"TIMESTAMP_NTZ '{time}'" for time in TIMES],
+    "n": ["-1", "0", "3", "3.5D", "6", "CAST(NULL AS BIGINT)"],
+    "part.text": ["'x'", "''", "'y'"],
+}
 
 
-def check(bank: Bank, topic: str) -> None:
+def random_predicate(dice: random.Random, depth: int = 2) -> str:
+    """Return a comparison, or some joined by AND, OR and NOT."""
+    if depth and dice.random() < 0.4:
+        joined = dice.choice([" AND ", " OR "]).join(random_predicate(dice, depth - 1) for _ in range(2))
+        return dice.choice(["({})", "NOT ({})"]).format(joined)
+    column = dice.choice([*LITERALS])
+    literals = dice.sample(LITERALS[column], 2)
+    operator = dice.choice(["<", "<=", "=", "<>", ">", ">=", "<=>", "IN", "NOT IN", "IS NULL", "IS NOT NULL"])
+    if operator.startswith("IS"):
+        return f"{column} {operator}"
+    return f"{column} {operator} ({', '.join(literals)})" if "IN" in operator else f"{column} {operator} {literals[0]}"
+
+
+def check(bank: Bank, topic: str, predicates: Sequence[str] = PREDICATES) -> None:
     """Compare the rows that each reader finds with those that Spark finds in rows of its own."""
     end = bank.log.cut(topic).json()
-    ways = {"rows": f"rows_of_{topic}", "native": f"native_{topic}", "Python": f"{{{topic}}}"}
-    ways["columns"] = f"{{{topic}}} VERSION AS OF '{end}'"
+    ways = {"rows": f"rows_of_{topic}", "format": f"format_{topic}", "catalog": f"{{{topic}}}"}
+    ways |= {"python": f"{{{topic}}} WITH (lane = 'python')", "version": f"{{{topic}}} VERSION AS OF '{end}'"}
     found = {
         way: bank.rows(
-            " UNION ALL ".join(f"SELECT {k} k, n, string(d), us FROM {t} WHERE {p}" for k, p in enumerate(PREDICATES))
+            " UNION ALL ".join(f"SELECT {k} k, n, string(d), us FROM {t} WHERE {p}" for k, p in enumerate(predicates))
         )
         for way, t in ways.items()
     }
-    for number, each in enumerate(PREDICATES):
+    for number, each in enumerate(predicates):
         wanted = [row for row in found["rows"] if row[0] == number]
         for way, rows in found.items():
             assert [row for row in rows if row[0] == number] == wanted, (way, each)
@@ -101,6 +138,13 @@ def check(bank: Bank, topic: str) -> None:
 def test_filters_give_the_same_rows_in_each_way(bank: Bank, topic: str) -> None:
     """Compare numbers with NaN and zeros, and times with those between two units, of whole columns and of parts."""
     check(bank, topic)
+
+
+def test_random_filters_give_the_same_rows_in_each_way(bank: Bank, topic: str, pytestconfig: pytest.Config) -> None:
+    """Compare filters that nobody has thought of."""
+    for seed in range(30 if pytestconfig.getoption("--all") else 1):
+        dice = random.Random(seed)
+        check(bank, topic, [random_predicate(dice) for _ in range(8)])
 
 
 @pytest.mark.long
