@@ -57,12 +57,11 @@ def test_tables_of_a_query_are_read_at_one_cut(bank: Statements) -> None:
     assert (gap, lonely) == ([(0,)], [])
 
 
-def test_history_is_read_natively(orders: Statements) -> None:
+def test_history_in_objects_is_read(orders: Statements) -> None:
     topic = orders.topic("orders")
     orders.log.roll_ledger(topic)
     orders.log.offload(topic)
     query = f"SELECT sum(id), count(who) FROM {{ns}}.orders VERSION AS OF '{orders.log.cut(topic).json()}'"
-    assert "; native: 1 objects;" in orders.rows(f"EXPLAIN {query}")[0][0]
     assert orders.rows(query) == [(6, 2)]
 
 

@@ -66,6 +66,17 @@ def write(log: Log, schema: pa.Schema | None = None, **options: Any) -> list[Mes
         return producer.flush()
 
 
+def test_scan_shows_no_foreign_memory(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a row end beyond the data, under a right checksum: a scan that has its column is refused."""
+    write(log)
+    stored_as(monkeypatch, "value", wild_offset(5))
+    with pytest.raises(
+        SegmentUnreadableError, match=r"up to 1:1 of t-partition-0, can't be shown: .*written like that"
+    ):
+        log.scan("t").read_all()
+    assert log.scan("t", columns=["__batch_index"]).read_all().num_rows == 10
+
+
 def receive_all(consumer: Any, count: int = 10) -> tuple[list[Any], list[MessageUnreadableError]]:
     """Receive so many, one by one, those that can't be shown too."""
     found, errors = [], []

@@ -33,6 +33,7 @@ from txn_source.model.position import Position
 from txn_source.model.values import dataclass
 from txn_source.storage.encoding_turn import encoding_turn
 from txn_source.storage.folders import files_below, make_folder, sync_folder
+from txn_source.storage.untrusted import first_odd
 
 _FOLDER = "segments"
 _SUFFIX = ".arrow"
@@ -257,12 +258,14 @@ class SegmentReader:
                 raise self._unreadable(
                     f"{_named(position)} has checksum {found:08x} where {wanted:08x} was written (CRC-32C)"
                 )
+        if (odd := first_odd(window, [start - base for start in starts])) is not None:
+            raise self._unreadable(f"{_named(positions[odd])} can't be decoded (it is compressed, or no batch of rows)")
         decode, schema = pa.ipc.read_record_batch, self.schema
         batches: list[pa.RecordBatch] = []
         try:
             for start, end in zip(starts, ends, strict=True):
                 batch = decode(window.slice(start - base, end - start), schema)
-                batch.validate()  # offsets beyond the data would make readers return foreign memory
+                batch.validate()  # at its ends, so that it can be cut and joined; readers check what they show
                 batches.append(batch)
         except (pa.ArrowException, OSError) as error:
             raise self._unreadable(f"{_named(positions[len(batches)])} can't be decoded ({error})") from error

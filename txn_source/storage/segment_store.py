@@ -31,6 +31,7 @@ from txn_source.storage.segment import (
     topic_prefix,
 )
 from txn_source.storage.store_errors import StoreError
+from txn_source.storage.untrusted import first_odd
 
 MAGIC = b"TXNLOG\x00\x01"
 _MOST_SCHEMAS = 256
@@ -380,8 +381,10 @@ class WholeReader:
                     length = int.from_bytes(entry[4:8].to_pybytes(), "little") + 8
                     header = entry.slice(0, length).to_pybytes()
                 schema = _schema(header)
+                if first_odd(entry, [length]) is not None:
+                    raise pa.ArrowInvalid("it is compressed, or no batch of rows")
                 batch = pa.ipc.read_record_batch(entry.slice(length), schema)
-                batch.validate()  # offsets beyond the data would make readers return foreign memory
+                batch.validate()  # at its ends, so that it can be cut and joined; readers check what they show
             except (pa.ArrowException, OSError, IndexError, OverflowError) as error:
                 raise self._unreadable(
                     f"entry {Position.from_key(int(position))} can't be decoded ({error})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -119,6 +120,27 @@ def test_entry_that_cannot_be_decoded_is_left_to_python(bank: Bank) -> None:
     )
     with pytest.raises(PySparkException, match=r"\[TXNLOG_SEGMENT_UNREADABLE\]"):
         bank.rows(f"SELECT id FROM {{{topic}}}")
+    assert arrow_memory(bank) == 0
+
+
+@pytest.mark.parametrize("lane", ["auto", "python"])
+def test_entry_that_points_beyond_its_data_shows_no_foreign_memory(bank: Bank, lane: str) -> None:
+    """Write an offset far beyond the data, between others that aren't, under a right checksum."""
+    topic = bank.topic(pa.schema([("id", pa.int64()), ("name", pa.string())]))
+    bank.send(topic, pa.table({"id": list(range(100)), "name": [f"n{i:02}" for i in range(100)]}))
+    [path] = bank.segments(topic)
+    whole = bytearray(path.read_bytes())
+    at = whole.index(struct.pack("<6i", 0, 3, 6, 9, 12, 15))
+    struct.pack_into("<i", whole, at + 12, 1 << 30)
+    path.write_bytes(whole)
+    change(
+        bank.root,
+        "UPDATE entries SET crc32c = ? WHERE segment_id = (SELECT max(segment_id) FROM entries)",
+        (crc32c(whole),),
+    )
+    with pytest.raises(PySparkException, match=r"\[TXNLOG_SEGMENT_UNREADABLE\].*written like that"):
+        bank.rows(f"SELECT name FROM {{{topic}}} WITH (lane = '{lane}')")
+    assert bank.rows(f"SELECT sum(id) FROM {{{topic}}} WITH (lane = '{lane}')") == [(4950,)]
     assert arrow_memory(bank) == 0
 
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from txn_source.storage.arrays import numbers_in
-
-_WITH_OFFSETS = {pa.binary(): np.int32, pa.string(): np.int32, pa.large_binary(): np.int64, pa.large_string(): np.int64}
+from txn_source.storage.untrusted import check_memory
 
 
 def shown_values(data: pa.Array | pa.RecordBatch, damaged: dict[int, str]) -> tuple[list[Any], dict[int, str]]:
@@ -51,32 +47,6 @@ def damaged_rows(data: pa.RecordBatch) -> dict[int, str]:
             if len(found) == before:  # the damage is in none of them alone
                 found |= {row: f"column {name}: {reason(whole)}" for row in range(len(column))}
     return found
-
-
-def check_memory(column: pa.Array) -> None:
-    """Raise pyarrow's error if a column, which may be a slice, points beyond its data; other rows don't matter."""
-    column.validate()
-    kind = column.type
-    if column.null_count == len(column):
-        return
-    if pa.types.is_struct(kind):
-        for number in range(kind.num_fields):
-            check_memory(column.field(number))
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
-        offsets = numbers_in(column.offsets)
-        parts = [column.keys, column.items] if pa.types.is_map(kind) else [column.values]
-        _check_offsets(offsets, len(parts[0]))
-        for part in parts:
-            check_memory(part.slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
-    elif kind in _WITH_OFFSETS:
-        _, ends, data = column.buffers()
-        offsets = np.frombuffer(ends, _WITH_OFFSETS[kind])[column.offset : column.offset + len(column) + 1]
-        _check_offsets(offsets, 0 if data is None else data.size)
-
-
-def _check_offsets(offsets: npt.NDArray[np.signedinteger[Any]], size: int) -> None:
-    if offsets[0] < 0 or offsets[-1] > size or (offsets[1:] < offsets[:-1]).any():
-        raise pa.ArrowInvalid(f"an offset lies beyond its data, which ends at {size}")
 
 
 def reason(error: Exception) -> str:

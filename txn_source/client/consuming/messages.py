@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from txn_source.client.consuming.batch_ranges import BatchRanges, place_of, wanted_messages
-from txn_source.client.consuming.damage import check_memory, damaged_rows, reason, shown_values
+from txn_source.client.consuming.damage import damaged_rows, reason, shown_values
 from txn_source.client.reading.columns import METADATA_COLUMNS
 from txn_source.metadata.stub.conversation import Delivery
 from txn_source.metadata.stub.metadata_stub import MetadataStub
@@ -22,6 +22,7 @@ from txn_source.model.transaction import TxnId
 from txn_source.model.units import format_count
 from txn_source.model.values import dataclass
 from txn_source.storage.schema import KEY, RAW_SCHEMA
+from txn_source.storage.untrusted import check_memory
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _METADATA = (

@@ -22,7 +22,7 @@ from txn_source.client.reading.skipping import EntriesKnown, of_partition
 from txn_source.client.reading.source import ReadPartition
 from txn_source.model.copies import CopiesRead
 from txn_source.model.door import passes, translated
-from txn_source.model.errors import TxnLogError, UnavailableError
+from txn_source.model.errors import SegmentUnreadableError, TxnLogError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.kinds import ABORTED, COMMITTED, OPEN, STATES
 from txn_source.model.packing import Slice, stripes
@@ -34,6 +34,7 @@ from txn_source.model.visibility import NO_TXN, IntArray, visible
 from txn_source.reading.filters import Columns, Filters, Seen
 from txn_source.reading.request import ReadRequest
 from txn_source.storage.arrays import array_of, numbers_in, texts_of
+from txn_source.storage.untrusted import check_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class SliceReader:
     filters: Filters = field(default_factory=Filters)
     limit: int | None = None
     copies_read: CopiesRead = field(default_factory=CopiesRead)
+    damaged: bool = False
+    """Rows may point beyond their data: who reads looks at each."""
 
     @classmethod
     def of(cls, access: Access, schema: pa.Schema, request: ReadRequest, decisions: int) -> SliceReader:
@@ -81,17 +84,36 @@ class SliceReader:
 
     def _read(self, slices: Iterable[Slice]) -> Generator[pa.RecordBatch]:
         assembly = Assembly(self.schema)
+        last: Slice | None = None
         at_once = self.access.segments.is_remote and self.limit is None and len(assembly.stored) > 0
         try:
             with self._copies(assembly.stored) as copies:
                 for pieces in stripes(slices) if at_once else ([piece] for piece in slices):
                     for piece, part, decided in self._parts_of(copies, pieces):
+                        last = piece
                         if part.entries:
-                            yield from self._add(piece, part, decided, assembly)
+                            for batch in self._add(piece, part, decided, assembly):
+                                yield self._sound(batch, last)
         except TxnLogError:
-            yield from assembly.finish()  # the rows before the failure
+            for batch in assembly.finish():  # the rows before the failure
+                yield self._sound(batch, last)
             raise
-        yield from assembly.finish()
+        for batch in assembly.finish():
+            yield self._sound(batch, last)
+
+    def _sound(self, rows: pa.RecordBatch, upto: Slice | None) -> pa.RecordBatch:
+        """Return rows; raise SEGMENT_UNREADABLE if values would be of others' memory. ``upto``: they end there."""
+        if not self.damaged:
+            try:
+                check_rows(rows)
+            except pa.ArrowException as error:
+                where = "" if upto is None else f", up to {upto.range.end} of {upto.topic}-partition-{upto.partition},"
+                raise SegmentUnreadableError(
+                    f"Messages that were read{where} can't be shown: {' '.join(str(error).split())}. Their checksums"
+                    " are right, so they were written like that.",
+                    "Read the other positions, or consume the topic, which shows every other message.",
+                ) from error
+        return rows
 
     def _parts_of(self, copies: CopyReader, pieces: Sequence[Slice]) -> Iterator[tuple[Slice, Part, Decided]]:
         """Yield the parts of slices, one after the other; but first each says what it will read."""

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from txn_source.storage.untrusted import most_bytes
+
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 """By the number in a batch's attributes."""
 
@@ -17,7 +19,7 @@ MAX_BATCH = (1 << 31) - 1
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16
 _LENGTH = struct.Struct(">i")
-_PIECE = 1 << 20
+_PIECE = 1 << 16
 
 
 class CompressionError(Exception):
@@ -56,13 +58,16 @@ def _gunzip(data: memoryview) -> bytes:
 
 
 def _stream(codec: str) -> Callable[[memoryview], pa.Buffer]:
-    def decompress_stream(data: memoryview) -> pa.Buffer:
-        source = pa.BufferReader(pa.py_buffer(data))
-        with pa.CompressedInputStream(source, codec) as stream:
-            whole = stream.read_buffer(MAX_BATCH + 1) if len(data) > _PIECE else stream.read()
-        if len(whole) > MAX_BATCH:
-            raise CompressionError(f"its {codec} data is too large")
-        return whole
+    def decompress_stream(data: memoryview) -> pa.Buffer | bytes:
+        most, at, parts = most_bytes(len(data)), 0, list[pa.Buffer]()
+        piece = max(_PIECE, 8 * len(data))
+        with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), codec) as stream:
+            while at <= most:
+                parts.append(stream.read_buffer(piece))
+                at += len(parts[-1])
+                if len(parts[-1]) < piece:
+                    return parts[0] if len(parts) == 1 else b"".join(parts)
+        raise CompressionError(f"its {codec} data is too large: {len(data)} bytes have more than {most}")
 
     return decompress_stream
 

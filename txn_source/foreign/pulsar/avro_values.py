@@ -31,7 +31,7 @@ def decode_avro(of: AvroType, data: ByteArray, starts: IntArray, ends: IntArray)
         starts: where each begins.
         ends: where it ends, exclusive; nothing may be left there.
     """
-    decoder = _Decoder(data if len(data) else np.zeros(1, np.uint8), ends)
+    decoder = _Decoder(data if len(data) else np.zeros(1, np.uint8), starts, ends)
     array, at = decoder.take(of, np.arange(len(starts)), starts)
     return array, decoder.bad | (at != ends)
 
@@ -39,9 +39,10 @@ def decode_avro(of: AvroType, data: ByteArray, starts: IntArray, ends: IntArray)
 class _Decoder:
     """Decodes values; ``rows`` are the numbers of those that a step is about, ``at`` where it begins in each."""
 
-    def __init__(self, data: ByteArray, ends: IntArray) -> None:
+    def __init__(self, data: ByteArray, starts: IntArray, ends: IntArray) -> None:
         self._data = data
         self._ends = ends
+        self._items_left = ends - starts  # items of no bytes, in arrays of arrays, would be as many as one likes
         self.bad: BoolArray = np.zeros(len(ends), np.bool_)
 
     def take(self, of: AvroType, rows: IntArray, at: IntArray) -> tuple[pa.Array, IntArray]:
@@ -207,6 +208,8 @@ class _Decoder:
                 after[sized], counts = behind, np.abs(counts)
             at[open_] = after
             self._fail(rows[open_], (counts < 0) | (counts > self._ends[rows[open_]] - after))
+            np.subtract.at(self._items_left, rows[open_], np.where(self.bad[rows[open_]], 0, counts))
+            self._fail(rows[open_], self._items_left[rows[open_]] < 0)
             going = (counts > 0) & ~self.bad[rows[open_]]
             open_, left = open_[going], counts[going]
             now = open_

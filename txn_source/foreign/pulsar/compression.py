@@ -8,10 +8,10 @@ from functools import lru_cache
 
 import pyarrow as pa
 
+from txn_source.storage.untrusted import most_bytes
+
 NONE, LZ4, ZLIB, ZSTD, SNAPPY = range(5)
 _NAMES = {LZ4: "lz4_raw", ZSTD: "zstd", SNAPPY: "snappy"}
-MAX_BYTES = (1 << 31) - 1
-"""Of one payload, decompressed: Java's arrays end there."""
 
 
 class CodecError(Exception):
@@ -26,8 +26,8 @@ def decompressed(codec: int, data: memoryview, size: int) -> pa.Buffer | memoryv
     """
     if codec == NONE:
         return data
-    if not 0 <= size <= MAX_BYTES:
-        raise CodecError(f"it says that it has {size} bytes, uncompressed")
+    if not 0 <= size <= most_bytes(len(data)):
+        raise CodecError(f"it says that its {len(data)} bytes have {size}, uncompressed")
     if codec == ZLIB:
         return _inflated(data, size)
     if codec not in _NAMES:

@@ -18,6 +18,7 @@ import pyarrow.fs as fs
 from txn_source.foreign.pulsar.ledger_index import LedgerMetadata, parse_metadata
 from txn_source.foreign.pulsar.raw_entries import PIECE_BYTES, ObjectFile, RawEntries, Stretch, damaged, joined
 from txn_source.model.errors import LogVersionError, SegmentUnreadableError
+from txn_source.storage.untrusted import most_bytes
 
 _KEY, _VALUE = b"org.apache.hadoop.io.LongWritable", b"org.apache.hadoop.io.BytesWritable"
 _ZLIB_CODECS = {b"org.apache.hadoop.io.compress.DefaultCodec": 15, b"org.apache.hadoop.io.compress.DeflateCodec": 15}
@@ -179,10 +180,14 @@ class MapFile:
         return value[4:]
 
     def _inflated(self, data: bytes) -> bytes:
+        most, stream = most_bytes(len(data)), zlib.decompressobj(self._codec)
         try:
-            return zlib.decompress(data, self._codec)
+            found = stream.decompress(data, most + 1)
         except zlib.error as error:
             raise damaged(self.uri, f"what is compressed can't be decompressed ({error})") from None
+        if not stream.eof or len(found) > most:
+            raise damaged(self.uri, f"what is compressed is cut off, or has more than {most} bytes")
+        return found
 
 
 def is_unfinished(system: fs.FileSystem, data: str) -> bool:

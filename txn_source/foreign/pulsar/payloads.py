@@ -17,6 +17,8 @@ from txn_source.model.position import Position
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import BoolArray, IntArray
 
+_MOST_BYTES = (1 << 31) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Chunked:
@@ -116,8 +118,8 @@ def _joined(
             parts.append(payload)
             at += memoryview(payload).nbytes
         placed.append((head, body, at))
-    if at > compression.MAX_BYTES:
-        raise found.unreadable(int(which[0]), f"it has {at} bytes, uncompressed, of 2 GiB at most")
+        if at > _MOST_BYTES:
+            raise found.unreadable(entry, f"with it come {at} bytes at once, uncompressed, of 2 GiB at most")
     table = np.array(placed, np.int64).reshape(-1, 3)
     return np.frombuffer(b"".join(parts), np.uint8), table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy()
 

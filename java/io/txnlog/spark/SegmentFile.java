@@ -15,11 +15,16 @@ import org.apache.arrow.flatbuf.Message;
 import org.apache.arrow.flatbuf.MessageHeader;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.memory.util.MemoryUtil;
+import org.apache.arrow.vector.BaseLargeVariableWidthVector;
+import org.apache.arrow.vector.BaseVariableWidthVector;
 import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.VectorLoader;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.apache.arrow.vector.complex.LargeListVector;
+import org.apache.arrow.vector.complex.ListVector;
 import org.apache.arrow.vector.types.pojo.Field;
 import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.arrow.vector.util.ValueVectorUtility;
@@ -108,7 +113,37 @@ final class SegmentFile implements AutoCloseable {
       loader.load(batch);
     }
     for (String name : columns.keySet()) {
-      ValueVectorUtility.validate(root.getVector(name));
+      check(root.getVector(name));
+    }
+  }
+
+  /** Throws if a column points beyond its data, where values would be of others' memory. */
+  private void check(FieldVector column) throws IOException {
+    ValueVectorUtility.validate(column); // the sizes of buffers
+    int rows = column.getValueCount();
+    if (rows > 0 && column instanceof BaseVariableWidthVector values) {
+      check(values.getOffsetBuffer(), Integer.BYTES, rows, values.getDataBuffer().capacity());
+    } else if (rows > 0 && column instanceof BaseLargeVariableWidthVector values) {
+      check(values.getOffsetBuffer(), Long.BYTES, rows, values.getDataBuffer().capacity());
+    } else if (rows > 0 && column instanceof ListVector lists) { // and maps
+      check(lists.getOffsetBuffer(), Integer.BYTES, rows, lists.getDataVector().getValueCount());
+    } else if (rows > 0 && column instanceof LargeListVector lists) {
+      check(lists.getOffsetBuffer(), Long.BYTES, rows, lists.getDataVector().getValueCount());
+    }
+    for (FieldVector part : column.getChildrenFromFields()) {
+      check(part);
+    }
+  }
+
+  private void check(ArrowBuf offsets, int width, int rows, long size) throws IOException {
+    long last = 0;
+    long at = offsets.memoryAddress();
+    for (long end = at + (long) width * rows; at <= end; at += width) {
+      long next = width == Integer.BYTES ? MemoryUtil.getInt(at) : MemoryUtil.getLong(at);
+      if (next < last || next > size) {
+        throw new IOException(path + " has an entry that points beyond its data");
+      }
+      last = next;
     }
   }
 
@@ -137,7 +172,7 @@ final class SegmentFile implements AutoCloseable {
       throw new IOException(path + " has " + mine + " where the topic has " + wanted);
     }
     FieldVector vector = root.getVector(wanted.getName());
-    ValueVectorUtility.validate(vector);
+    check(vector);
     KeptColumn column = new KeptColumn(vector);
     columns.put(wanted.getName(), column);
     return column;
