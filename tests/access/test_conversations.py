@@ -91,13 +91,15 @@ def test_conversation_stays_with_its_topics(guarded: Guarded) -> None:
     alice.call("CreateSubscription", pb.CreateSubscriptionRequest(
         request_id="c", topic=BILLS, name="s", type=1, isolation_level=1, place=place))  # fmt: skip
     [theirs] = alice.call("ListSubscriptions", pb.ListSubscriptionsRequest(topic=BILLS)).subscriptions
-    for request in (
-        {"acknowledge": pb.SubscriptionAcknowledgements(subscription_id=theirs.subscription_id, consumer_id=1)},
-        {"seek": pb.SeekSubscriptionRequest(request_id="s", topic=BILLS, name="s", place=place)},
+    acknowledged = pb.SubscriptionAcknowledgements(subscription_id=theirs.subscription_id, consumer_id=1)
+    seek = pb.SeekSubscriptionRequest(request_id="s", topic=BILLS, name="s", place=place)
+    for request, which in (
+        ({"acknowledge": acknowledged}, f"the topic of subscription {theirs.subscription_id}"),
+        ({"seek": seek}, "bank/public/bills"),
     ):
         talk = Conversation(guarded, consume=["bank/public/orders"])
         talk.subscribe(ORDERS)
-        with pytest.raises(PermissionDeniedError, match="for bank/public/bills"):
+        with pytest.raises(PermissionDeniedError, match=f"for {which}"):
             talk.ask(**request)
         talk.close()
     [after] = alice.call("ListSubscriptions", pb.ListSubscriptionsRequest(topic=BILLS)).subscriptions

@@ -11,8 +11,10 @@ from tests.access.conftest import Guarded
 from tests.access.test_roles import BILLS, ELSEWHERE, ORDERS
 from txn_source import Log, PermissionDeniedError, TransactionNotFoundError, TxnLogError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.client.metadata_tables import metadata_table
 from txn_source.metadata.stub.credentials import Credentials
 from txn_source.metadata.stub.grpc_transport import GrpcTransport
+from txn_source.storage.segment import segment_path
 
 WRITES = {"produce": ["bank/*"], "consume": ["bank/*"]}
 
@@ -44,6 +46,30 @@ def test_transaction_is_ended_by_its_owner(guarded: Guarded) -> None:
         of_bob.call("Append", pb.AppendRequest(producer_id=opened.producer_id, txn=wire))
     txn.commit()
     assert values(bob, ORDERS) == [b"hers"]
+
+
+def test_producer_says_where_its_own_segments_lie_and_nobody_elses(guarded: Guarded) -> None:
+    """Write as alice; bob, who may write there too, can't say in which roots her segments are, nor who has no producer
+    at all; she can add some, and only an administrator says that a copy is gone."""
+    alice = guarded.connect("alice", **WRITES)
+    with alice.producer(ORDERS) as producer:
+        producer.send(b"hers")
+    of_alice, of_bob = (transport(guarded, name, **WRITES) for name in ("alice", "bob"))
+    of_admin = transport(guarded, "carol", admin=["bank/*"])
+    [segment] = of_admin.call("ListHotSegments", pb.ListHotSegmentsRequest(topic=ORDERS)).segments
+
+    def change(path: str, added: int = 0, removed: int = 0) -> pb.ChangeSegmentRootsRequest:
+        one = pb.ChangeSegmentRootsRequest.Change(path=path, added=added, removed=removed, end=1 << 40)
+        return pb.ChangeSegmentRootsRequest(topic=ORDERS, changes=[one])
+
+    with pytest.raises(PermissionDeniedError, match=r"belongs to 'alice'.*of 'bob'"):
+        of_bob.call("ChangeSegmentRoots", change(segment.path, added=2))
+    for path, removed in ((segment.path, 1), ("nonsense", 0), (segment_path(1, 0, 1, 0), 0)):
+        with pytest.raises(PermissionDeniedError, match="no role admin"):
+            of_alice.call("ChangeSegmentRoots", change(path, added=1, removed=removed))
+    of_alice.call("ChangeSegmentRoots", change(segment.path, added=1))
+    of_admin.call("ChangeSegmentRoots", change(segment.path, removed=1))
+    assert values(alice, ORDERS) == [b"hers"]
 
 
 def test_token_of_the_same_subject_goes_on(guarded: Guarded) -> None:
@@ -229,11 +255,47 @@ def test_tables_show_what_one_may_see(table: str, guarded: Guarded) -> None:
             root.create_subscription(topic, "s")
             with root.producer(topic) as producer:
                 producer.send(b"a", txn=txn)
-    from txn_source.client.metadata_tables import metadata_table
-
     for roles, count in (({"admin": ["*"]}, 3), ({"consume": ["bank/*"]}, 2), ({"produce": ["shop/*"]}, 1), ({}, 0)):
         rows = metadata_table(guarded.connect("bob", **roles).metadata, table, None)
-        assert len(set(rows.column("topic").to_pylist())) == count, roles
+        hidden = table == "subscriptions" and "produce" in roles
+        assert len(set(rows.column("topic").to_pylist())) == (0 if hidden else count), roles
+
+
+def test_nothing_tells_of_a_topic_without_a_role_for_it(guarded: Guarded) -> None:
+    """Ask for all ids there are, lists and tables, as somebody with roles for other topics: neither the name of the
+    topic nor of who wrote to it is told, though a transaction wrote to both."""
+    root = guarded.connect("root", produce=["*"], consume=["*"], admin=["*"])
+    with root.begin_transaction() as txn:
+        for topic, name in ((ORDERS, "teller"), (BILLS, "secret-writer")):
+            root.create_subscription(topic, f"of-{name}")
+            with root.producer(topic, name=name) as producer:
+                producer.send(b"a", txn=txn)
+    roles: dict[str, list[str]] = {role: ["bank/public/orders"] for role in ("produce", "consume", "admin")}
+    bob = transport(guarded, "bob", **roles)
+    told = []
+    for key in range(1, 8):
+        for call, request in (
+            ("ListLedgers", pb.ListLedgersRequest(partition_id=key, start=0, end=1)),
+            ("CountMessages", pb.CountMessagesRequest(points=[pb.MessagePoint(partition_id=key)])),
+            ("CloseProducer", pb.CloseProducerRequest(producer_id=key)),
+            ("AbandonOffload", pb.AbandonOffloadRequest(copy_id=key)),
+        ):
+            try:
+                bob.call(call, request)
+            except TxnLogError as error:
+                told.append(str(error))
+    wire = pb.TxnId(most_sig_bits=txn.id.most_sig_bits, least_sig_bits=txn.id.least_sig_bits)
+    told.append(str(bob.call("GetTransaction", pb.GetTransactionRequest(id=wire))))
+    told.append(str(bob.call("ListTransactions", pb.ListTransactionsRequest())))
+    stub = guarded.connect("bob", **roles).metadata
+    tables = ("partitions", "ledgers", "subscriptions", "transactions")
+    told += [str(metadata_table(stub, table, None).to_pylist()) for table in tables]
+    assert any("the topic of partition" in text for text in told)
+    assert any("the topic of producer" in text for text in told)
+    assert "bank/public/orders" in " ".join(told)
+    for secret in ("bills", "secret-writer"):
+        assert not [text for text in told if secret in text]
+    assert set(root.transaction(txn.id).producers) == {"teller", "secret-writer"}
 
 
 def test_administrator_of_a_topic_looks_after_it(guarded: Guarded) -> None:
@@ -271,7 +333,7 @@ def test_offload_is_ended_by_administrators_of_its_topic(guarded: Guarded) -> No
         ("CompleteOffload", pb.CompleteOffloadRequest(copy_id=copy_id, copy=copy)),
         ("AbandonOffload", pb.AbandonOffloadRequest(copy_id=copy_id)),
     ):
-        with pytest.raises(PermissionDeniedError, match="no role admin for bank/public/orders"):
+        with pytest.raises(PermissionDeniedError, match=f"no role admin for the topic of copy {copy_id}"):
             other.call(name, request)
     chief.call("AbandonOffload", pb.AbandonOffloadRequest(copy_id=copy_id))
 

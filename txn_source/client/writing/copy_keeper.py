@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import places_of
@@ -91,4 +92,4 @@ class CopyKeeper:
                     change = copy_segment(stub, self._topic, segment, places)
                 except SegmentUnreadableError:
                     continue
-                stub.change_segment_roots(self._topic, [change])
+                stub.change_segment_roots(self._topic, [replace(change, removed=0)])  # that a copy is gone, admins say

@@ -22,7 +22,7 @@ from txn_source.metadata.access.door import Door, Visitor
 from txn_source.metadata.access.tokens import Identity, expired
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.service.callers import calling
-from txn_source.metadata.service.requirements import ADMIN, ANY, REQUIREMENTS, Need, Of, Rule, values
+from txn_source.metadata.service.requirements import ADMIN, ANY, CONSUME, REQUIREMENTS, Need, Of, Rule, values
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.service.visible import Sight
 from txn_source.metadata.store import whereabouts
@@ -34,6 +34,7 @@ from txn_source.model.errors import LimitExceededError, PermissionDeniedError, R
 from txn_source.model.roles import Role
 from txn_source.model.topic_name import TopicName, parse_namespace
 from txn_source.model.transaction import id_of
+from txn_source.storage.segment import SegmentName
 
 _PAUSE_S = 0.05
 _KEPT = 100_000
@@ -189,10 +190,12 @@ class Guard:
             ids = list(values(request, need.field))
         for key, found in self._look_up(need.of, ids).items():
             for topic in found.topics if need.roles else ():
+                if not visitor.roles.allow(ANY, topic):  # it may not know its name
+                    which = id_of(key) if need.of is Of.TRANSACTION else key
+                    raise _denied(visitor, need.roles, f"the topic of {need.of.value} {which}")
                 _need_role(visitor, need.roles, topic)
-            if need.of in _WHAT and found.owner != visitor.name:
-                which = id_of(key) if need.of is Of.TRANSACTION else key
-                raise not_yours(f"{_WHAT[need.of]} {which}", found.owner, visitor.name)
+            if need.of in _WHAT:
+                _check_own(need.of, key, found, visitor)
 
     def _look_up(self, of: Of, ids: Iterable[int]) -> dict[int, Whereabouts]:
         """Return what is known of ids; where a transaction has written changes, so its topics aren't asked for here."""
@@ -261,6 +264,19 @@ class Guard:
             raise _denied(visitor, ANY, f"a topic that transaction {convert.txn_from_wire(request.id)} wrote to")
         return answer  # type: ignore[no-any-return]
 
+    def _ChangeSegmentRoots(self, request: pb.ChangeSegmentRootsRequest, visitor: Visitor) -> Message:
+        """Whoever may only produce says of his own producers' segments where more copies are."""
+        topic = TopicName.parse(request.topic)
+        if not visitor.roles.allow(ADMIN, topic):
+            names = [SegmentName.parse(change.path) for change in request.changes]
+            found = self._look_up(Of.PRODUCER, {name.producer_id for name in names if name is not None})
+            for change, name in zip(request.changes, names, strict=True):
+                if change.removed or name is None or name.producer_id not in found:
+                    _need_role(visitor, ADMIN, topic)
+                else:
+                    _check_own(Of.PRODUCER, name.producer_id, found[name.producer_id], visitor)
+        return self._service.call("ChangeSegmentRoots", request)
+
     def _ListTransactions(self, request: pb.ListTransactionsRequest, visitor: Visitor) -> Message:
         return self._sight(visitor).transactions(request)
 
@@ -268,14 +284,20 @@ class Guard:
         return self._sight(visitor).topics(request)
 
     def _ReadTable(self, request: Any, visitor: Visitor) -> Message:
-        return self._sight(visitor).table(request)
+        roles = CONSUME if request.table == "subscriptions" else ANY
+        if request.HasField("topic"):
+            _need_role(visitor, roles, TopicName.parse(request.topic))
+        return self._sight(visitor).table(request, roles)
 
     def _sight(self, visitor: Visitor) -> Sight:
         def is_own(txn: int) -> bool:
             found = self._look_up(Of.TRANSACTION, [txn]).get(txn)
             return found is not None and found.owner == visitor.name
 
-        return Sight(self._service, visitor.roles, is_own)
+        def written(txns: Iterable[int]) -> dict[int, Whereabouts]:
+            return self._service.look(lambda connection: whereabouts.of_transactions(connection, txns))
+
+        return Sight(self._service, visitor.roles, is_own, written)
 
     def _ListDoomedFiles(self, request: Any, visitor: Visitor) -> Message:
         """Show whoever may not delete files none: the service's own maintenance does it."""
@@ -337,6 +359,12 @@ class Guard:
 def _need_role(visitor: Visitor, roles: tuple[Role, ...], topic: TopicName) -> None:
     if not visitor.roles.allow(roles, topic):
         raise _denied(visitor, roles, f"{topic.tenant}/{topic.namespace}/{topic.name}")
+
+
+def _check_own(of: Of, key: int, found: Whereabouts, visitor: Visitor) -> None:
+    if found.owner != visitor.name:
+        which = id_of(key) if of is Of.TRANSACTION else key
+        raise not_yours(f"{_WHAT[of]} {which}", found.owner, visitor.name)
 
 
 def _need_whole_log(visitor: Visitor, roles: tuple[Role, ...]) -> None:

@@ -127,7 +127,7 @@ REQUIREMENTS: Mapping[str, Rule] = {
     "RemoveRoot": Rule(whole_log=ADMIN, audited=True),
     "ListHotSegments": _topic((Role.PRODUCE, Role.ADMIN)),
     "ListSegmentEntries": _topic((Role.PRODUCE, Role.ADMIN)),
-    "ChangeSegmentRoots": _topic((Role.PRODUCE, Role.ADMIN)),
+    "ChangeSegmentRoots": Rule((Need(Of.TOPIC, "topic", (Role.PRODUCE, Role.ADMIN)),), by_hand=True),
     "ChangePolicies": Rule((Need(Of.TOPIC, "scope.topic", ADMIN),), by_hand=True, audited=True),
     "GetPolicies": Rule((Need(Of.TOPIC, "scope.topic", ANY),), by_hand=True),
     "CreateSubscription": _topic(CONSUME, audited=True),

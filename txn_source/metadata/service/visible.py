@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from google.protobuf.message import Message
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
@@ -13,18 +14,30 @@ from txn_source.metadata.protocol import convert
 from txn_source.metadata.service.requirements import ANY
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.store.transactions import number_of
-from txn_source.model.roles import Roles
+from txn_source.metadata.store.whereabouts import Whereabouts
+from txn_source.model.roles import Role, Roles
 from txn_source.model.topic_name import TopicName
+from txn_source.model.transaction import TxnId
 from txn_source.storage.arrays import array_of
 
 
 class Sight:
-    """The lists of a service as whoever has some roles sees them; ``is_own`` says whether it began a transaction."""
+    """The lists of a service as whoever has some roles sees them.
 
-    def __init__(self, service: MetadataService, roles: Roles, is_own: Callable[[int], bool]) -> None:
+    ``is_own`` says whether it began a transaction, ``written`` where transactions have written.
+    """
+
+    def __init__(
+        self,
+        service: MetadataService,
+        roles: Roles,
+        is_own: Callable[[int], bool],
+        written: Callable[[Iterable[int]], Mapping[int, Whereabouts]],
+    ) -> None:
         self._service = service
         self._roles = roles
         self._is_own = is_own
+        self._written = written
         self._all = roles.allow_everything(ANY)
 
     def topics(self, request: Message) -> Message:
@@ -33,11 +46,15 @@ class Sight:
         return answer if self._all else pb.ListTopicsResponse(names=[n for n in answer.names if self._sees(n)])
 
     def keep_visible(self, transaction: pb.Transaction) -> bool:
-        """Leave out of a transaction what it did to other topics; False: it is of no concern here at all."""
+        """Leave out of a transaction what it did to other topics, and who did it if there are such; False: it is of no
+        concern here at all."""
         if self._all:
             return True
         seen = [part for part in transaction.partitions if self._sees(part.topic)]
-        visible = bool(seen) or self._is_own(number_of(convert.txn_from_wire(transaction.id)))
+        number = number_of(convert.txn_from_wire(transaction.id))
+        visible = bool(seen) or self._is_own(number)
+        if visible and number in self._partly_hidden([number]):
+            del transaction.producers[:]
         del transaction.partitions[:]
         transaction.partitions.extend(seen)
         return visible
@@ -59,15 +76,31 @@ class Sight:
             page.limit = missing
             answer = self._service.call("ListTransactions", page)
 
-    def table(self, request: pb.ReadTableRequest) -> Message:
-        """Return a page of a table about the log with the rows of the topics that it has a role for."""
+    def table(self, request: pb.ReadTableRequest, roles: tuple[Role, ...]) -> Message:
+        """Return a page of a table about the log with the rows of the topics that it has one of some roles for."""
         answer: Any = self._service.call("ReadTable", request)
-        if not self._all:
+        if not self._roles.allow_everything(roles):
             rows = convert.table_from_wire(answer.rows)
             names = rows.column("topic").to_pylist()
-            seen = [at for at, name in enumerate(names) if name is not None and self._sees(name)]
-            answer.rows = convert.table_to_wire(rows.take(array_of(np.array(seen, np.int64))))
+            seen = [at for at, name in enumerate(names) if name is not None and self._sees(name, roles)]
+            rows = rows.take(array_of(np.array(seen, np.int64)))
+            if request.table == "transactions":
+                rows = self._without_hidden_producers(rows)
+            answer.rows = convert.table_to_wire(rows)
         return answer  # type: ignore[no-any-return]
 
-    def _sees(self, topic: str) -> bool:
-        return self._roles.allow(ANY, TopicName.parse(topic))
+    def _without_hidden_producers(self, rows: pa.Table) -> pa.Table:
+        numbers = [number_of(TxnId.parse(txn)) for txn in rows.column("txn_id").to_pylist()]
+        hidden = self._partly_hidden(set(numbers))
+        at, told = rows.schema.get_field_index("producers"), rows.column("producers").to_pylist()
+        kept = [[] if number in hidden else names for number, names in zip(numbers, told, strict=True)]
+        return rows.set_column(at, rows.schema.field(at), pa.array(kept, rows.schema.field(at).type))
+
+    def _partly_hidden(self, txns: Iterable[int]) -> set[int]:
+        """Return those transactions that have written to a topic which it may not know, so that their producers may be
+        there alone."""
+        found = self._written(txns).items()
+        return {txn for txn, where in found if not all(self._roles.allow(ANY, topic) for topic in where.topics)}
+
+    def _sees(self, topic: str, roles: tuple[Role, ...] = ANY) -> bool:
+        return self._roles.allow(roles, TopicName.parse(topic))
