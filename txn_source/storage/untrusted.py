@@ -59,7 +59,8 @@ def check_memory(column: pa.Array) -> None:
             check_memory(part.slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
     elif kind in _WITH_OFFSETS:
         _, ends, data = column.buffers()
-        offsets = np.frombuffer(ends, _WITH_OFFSETS[kind])[column.offset : column.offset + len(column) + 1]
+        width = np.dtype(_WITH_OFFSETS[kind]).itemsize  # of which the buffer needn't have a multiple
+        offsets = np.frombuffer(ends, _WITH_OFFSETS[kind], len(column) + 1, column.offset * width)
         _check_offsets(offsets, 0 if data is None else data.size)
 
 
