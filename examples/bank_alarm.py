@@ -1,4 +1,4 @@
-"""Alarm F of the bank: a query in real time, which sees a large withdrawal some milliseconds after it is published."""
+"""Alarm F of the bank: a real-time query that sees a large withdrawal some milliseconds after it is published."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ NOW = "CAST(reflect('java.lang.System', 'currentTimeMillis') AS BIGINT)"
 
 
 def alarms(spark: SparkSession, log: Log, folder: Path) -> str:
-    """Withdraw much while F watches; return how late F saw it."""
+    """Send large withdrawals while F runs; return a sentence about their delay."""
     noted = folder / "alarms"
 
     def note(row: Any) -> None:
-        with open(noted, "a") as file:  # Python gets rows some at a time, so the time is taken where Spark has them
+        with open(noted, "a") as file:  # Spark hands rows to Python in groups, so the JVM takes the time
             file.write(f"{row.late}\n")
 
     requests = spark.readStream.format("txnlog").option("topic", TOPIC).option("isolationLevel", "read_uncommitted")
@@ -43,7 +43,7 @@ def alarms(spark: SparkSession, log: Log, folder: Path) -> str:
                 producer.send(row | {"amount_cents": -ALARMING_CENTS}, key=ACCOUNTS[0])
                 producer.flush()
                 time.sleep(1 / PER_S)
-        while not query.recentProgress and query.isActive:  # which a batch's end writes
+        while not query.recentProgress and query.isActive:  # a batch reports its progress at its end
             time.sleep(0.1)
     finally:
         query.stop()

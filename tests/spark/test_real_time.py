@@ -37,7 +37,8 @@ class RealTime:
         columns = source_of(self._options).schema().json()
         planned = real_time(self._options, columns, json.dumps(start), tasks)
         read = [self._task(planned, begin, most) for begin in planned["tasks"]]
-        self._query.note("offsets", number, json.loads(real_time_end([place for place, _ in read])))
+        end = real_time_end(planned["kept"], [place for place, _ in read])
+        self._query.note("offsets", number, json.loads(end))
         if done:
             self._query.note("commits", number, {})
         return [value for _, values in read for value in values]
@@ -139,6 +140,42 @@ def test_added_partition_is_read_from_its_start_by_the_next_batch(
     with log.producer("orders") as producer:
         producer.send("new", partition=2)
     assert monitor.batch(100, tasks=8) == ["new"]
+
+
+def test_topic_that_is_left_out_keeps_its_place(
+    orders: list[str], log: txn_source.Log, query: Query, root: Path
+) -> None:
+    """Read two topics, then one, which loses the other's messages unless that is allowed, then both again."""
+    log.create_topic("bills")
+    both = {"topics": "orders,bills", "isolationLevel": "read_uncommitted", "metadataColumns": "none"}
+    assert sorted(RealTime(query, root, **both).batch(3)) == ["0", "2", "3"]
+    with log.producer("bills") as producer:
+        producer.send("bill")
+    one = {**DIRTY, "metadataColumns": "none"}
+    with pytest.raises(DataLossError, match=r"bills-partition-0 is at \d+:0 and not read"):
+        RealTime(query, root, **one).batch(3)
+    seen = RealTime(query, root, **one, failOnDataLoss="false").batch(4)
+    seen += RealTime(query, root, **both).batch(100)
+    assert sorted(["0", "2", "3", *seen]) == sorted([*orders, "bill"])
+
+
+def test_answer_ends_where_it_is_large(log: txn_source.Log, root: Path) -> None:
+    """Catch up with 20 MiB on four partitions: no answer has more than the 8 MiB that it may, and an entry."""
+    log.create_topic("orders", partitions=4)
+    with log.producer("orders") as producer:
+        for number in range(20):
+            producer.send(bytes(1 << 20), partition=number % 4)
+            producer.flush()
+    options = {"path": str(root), "startingOffsets": "earliest", **DIRTY}
+    source = source_of(options)
+    start = json.dumps(source.streamReader(source.schema()).initialOffset())
+    planned = real_time(options, source.schema().json(), start, 1)
+    [at], sizes = planned["tasks"], []
+    while (came := follow(planned["options"], planned["schema"], at, 0)) is not None:
+        sizes.append(len(b64decode(came["rows"])) >> 20)
+        at = came["at"]
+    assert sum(sizes) == 20
+    assert max(sizes) <= 9
 
 
 def test_what_was_trimmed_is_told(orders: list[str], log: txn_source.Log, query: Query, root: Path) -> None:

@@ -222,15 +222,14 @@ class Stream(Generic[L]):
         tasks = self._source.split(look, wanted, request, inside=inside, as_of_ends=as_of_ends)
         return ReadPlan(tasks, [(of.name, reach) for of, reach in wanted], request.pinned(), decisions, look)
 
-    def followed(self, start: StreamOffset) -> StreamOffset:
-        """Return ``start`` with the places from which each partition, new ones too, is followed in real time."""
-        look = self._look(start)
-        self._check_log(look, start)
-        starts = self._starts(look, start)
-        self._guard.check_level(look, start, starts)
+    def followed(self, start: StreamOffset) -> tuple[StreamOffset, StreamOffset]:
+        """Return the start of a real-time batch, new partitions included, and the offset of partitions that the
+        query no longer takes, whose positions later offsets keep."""
+        look, others, starts = self._ready(start, start)
         begins = _begins(look, starts, start, moved=False)
         inside = {name: at for name, at in start.inside.items() if start.next(name) == begins.get(name)}
-        return replace(self._offset(look, starts), decisions=start.decisions, begins=begins, inside=inside)
+        begin = replace(self._offset(look, starts), decisions=start.decisions, begins=begins, inside=inside)
+        return begin, start.only(others)
 
     def commit(self, end: StreamOffset) -> None:
         """Handle that a batch was processed."""
@@ -258,12 +257,7 @@ class Stream(Generic[L]):
         except (TopicNotFoundError, SubscriptionNotFoundError):
             self._look(start)  # of a topic that is gone it has more to say
             raise
-        look = self._look(start)
-        self._check_log(look, start)
-        others = self._others(look, begin)
-        starts = self._starts(look, begin)
-        if begin is start:
-            self._guard.check_level(look, start, starts)
+        look, others, starts = self._ready(start, begin)
         tops = self._tops(look, starts)
         limits = self._limits if limited else StreamLimits()
         ends, turn = tops, begin.turn
@@ -286,6 +280,19 @@ class Stream(Generic[L]):
             topics={**start.topics, **end.topics},
             traces={**{name: trace for name, trace in start.traces.items() if name in others}, **end.traces},
         )
+
+    def _ready(self, start: StreamOffset, begin: StreamOffset) -> tuple[L, list[Name], list[Position]]:
+        """Return a look, the partitions that the query no longer takes, and the starts of the look's partitions.
+
+        ``begin`` is ``start``, or the offset to which the guard moved the query.
+        """
+        look = self._look(start)
+        self._check_log(look, start)
+        others = self._others(look, begin)
+        starts = self._starts(look, begin)
+        if begin is start:
+            self._guard.check_level(look, start, starts)
+        return look, others, starts
 
     @property
     def _rows(self) -> Rows:

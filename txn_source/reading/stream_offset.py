@@ -34,8 +34,8 @@ class StreamOffset:
     subscription was moved, or the batch starts inside an entry. In a query's first offset it has the start of the
     first batch, since Spark keeps only the end of that batch.
 
-    ``inside`` has the first message of the next batch where it lies inside the entry at the position. Only batches in
-    real time end so.
+    ``inside`` has the first message of the next batch on partitions where a real-time batch ended inside an entry; the
+    position is that of the entry.
 
     ``turn`` is the index, among the query's partitions, of the one that gets the first share of the next limited batch.
 
@@ -65,7 +65,7 @@ class StreamOffset:
         return begin if begin is not None and at == position_of(begin) else at
 
     def only(self, names: Container[Name]) -> StreamOffset:
-        """Return the offset on some partitions."""
+        """Return the offset without the other partitions."""
         return replace(
             self,
             positions={name: at for name, at in self.positions.items() if name in names},

@@ -21,7 +21,7 @@ def read(
     columns: Sequence[str] | None = None,
     **options: Any,
 ) -> DataFrame:
-    """Return a batch read as a frame: the format ``txnlog`` with these options, which reads when the frame is used.
+    """Return a frame of the format ``txnlog`` with these options. Spark reads when the frame is used.
 
     Args:
         spark: the session, classic or Connect.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 from txn_source.model.topic_name import TopicName
 from txn_source.reading.log_source import OffsetText
 from txn_source.reading.stream import Stream
+from txn_source.reading.stream_offset import StreamOffset
 from txn_source.spark.connection import is_others, open_log, readable, source_of
 from txn_source.spark.reads import options_given, stream_options
 from txn_source.spark.tasks import read_task, tasks_of
@@ -89,6 +90,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Acknowledge, if there is a subscription: the checkpoint knows how far the query has come."""
         self._open.stream.commit(self._open.offsets.from_json(end))
 
+    @readable
+    def behind(self, at: dict[str, Any]) -> dict[str, Any]:
+        """Return the figures of a query's progress at an offset (``figures``); empty for logs of other systems."""
+        return self._open.behind(self._open.offsets.from_json(at))
+
     def stop(self) -> None:
         """Let go of the subscription. Spark may end the process instead, which does it as well."""
         if self._opened is not None and self._opened.held is not None:
@@ -109,12 +115,14 @@ class _Opened:
         selection = replace(options.selection, columns=schema.names)
         self.target = options.target
         self.held = None
+        self.behind: Callable[[StreamOffset], dict[str, Any]] = lambda at: {}
         self.stream: Stream[Any]
         source = source_of(options.target)
         self.offsets: OffsetText = source.describe().offsets
         if is_others(options.target):
             self.stream = Stream(source, selection, options.request, options.limits)
             return
+        from txn_source.client.streaming.behind import figures
         from txn_source.client.streaming.own_guard import own_stream
         from txn_source.client.streaming.stream_subscription import StreamSubscription
         from txn_source.spark.options import StreamReadOptions
@@ -125,3 +133,5 @@ class _Opened:
             topic = TopicName.parse((selection.topics or ())[0])
             self.held = StreamSubscription(log.metadata, topic, options.subscription, options.subscription_level)
         self.stream = own_stream(log, selection, options.request, options.limits, subscription=self.held)
+        level = options.request.isolation_level
+        self.behind = lambda at: figures(log, at, at.level or level, selection)

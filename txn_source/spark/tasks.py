@@ -50,13 +50,13 @@ class TaskPartition(ReadTask):
     columns: pa.Schema
 
     def some(self, first: int, last: int, begin: int, done: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the parts ``[first, last)`` behind those that another reader has handed out.
+        """Yield the rows of the parts ``[first, last)`` that another reader has not returned yet.
 
         Args:
-            first: the first part.
-            last: behind the last part.
+            first: the first part, inclusive.
+            last: the last part, exclusive.
             begin: the ``Position.key`` of the entry with which the first part begins; negative: the part's own.
-            done: so many rows are left out, without a look at the filters, which the other reader doesn't have.
+            done: the number of rows to skip; filters are ignored then, as the other reader has none.
         """
         task = replace(self, parts=self.parts[first:last])
         if begin >= 0:
@@ -94,12 +94,12 @@ def tasks_of(planned: ReadPlan, target: AnyTarget, schema: StructType) -> list[I
 
 def read_task(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Yield one task's rows."""
-    if isinstance(partition, ReadTask):  # Spark has a stand-in for "no partitions"
+    if isinstance(partition, ReadTask):  # Spark passes a placeholder if there are no partitions
         yield from _shown(partition.rows())
 
 
 def _shown(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield rows; an error comes as Spark's users can read it."""
+    """Yield rows; convert an error for Spark's users (``shown``)."""
     try:
         yield from rows
     except Exception as error:

@@ -60,7 +60,7 @@ class Runs:
         return bool(high < len(self.edges) and self.edges[low] == start and self.edges[high] == end)
 
     def within(self, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
-        """Return offset, length and checksum of the runs that ranges ``[start, end)`` consist of."""
+        """Return offset, length and checksum of each run of the ranges ``[start, end)``."""
         found: list[tuple[int, int, int]] = []
         for start, end in ranges:
             low, high = np.searchsorted(self.edges, (start, end)).tolist()

@@ -265,7 +265,7 @@ class SegmentReader:
         try:
             for start, end in zip(starts, ends, strict=True):
                 batch = decode(window.slice(start - base, end - start), schema)
-                batch.validate()  # at its ends, so that it can be cut and joined; readers check what they show
+                batch.validate()  # checks the first and last offset, enough to cut and join; SliceReader checks all
                 batches.append(batch)
         except (pa.ArrowException, OSError) as error:
             raise self._unreadable(f"{_named(positions[len(batches)])} can't be decoded ({error})") from error

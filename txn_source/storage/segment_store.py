@@ -364,36 +364,37 @@ class WholeReader:
         positions: Sequence[int],
     ) -> Rows:
         """Return entries out of the object's bytes from ``base`` on, each checked."""
-        rows: Rows = []
-        last: bytes | None = None
+        lengths: list[int] = []
         for start, end, wanted, position in zip(starts, ends, checksums, positions, strict=True):
-            entry = window.slice(start - base, end - start)
+            entry = memoryview(window)[start - base : end - base]
             found = crc32c(entry, self._seed)
             if found != wanted:
                 raise self._unreadable(
                     f"entry {Position.from_key(int(position))} has checksum {found:08x} where {wanted:08x} was written"
                     " (CRC-32C)"
                 )
+            lengths.append(0 if self._header else int.from_bytes(entry[4:8], "little") + 8)
+        odd = first_odd(window, [start - base + length for start, length in zip(starts, lengths, strict=True)])
+        if odd is not None:
+            raise self._undecodable(positions[odd], "it is compressed, or no batch of rows")
+        rows: Rows = []
+        last: bytes | None = None
+        for start, end, length, position in zip(starts, ends, lengths, positions, strict=True):
             try:
-                header = self._header
-                length = 0
-                if not header:
-                    length = int.from_bytes(entry[4:8].to_pybytes(), "little") + 8
-                    header = entry.slice(0, length).to_pybytes()
+                header = self._header or window.slice(start - base, length).to_pybytes()
                 schema = _schema(header)
-                if first_odd(entry, [length]) is not None:
-                    raise pa.ArrowInvalid("it is compressed, or no batch of rows")
-                batch = pa.ipc.read_record_batch(entry.slice(length), schema)
-                batch.validate()  # at its ends, so that it can be cut and joined; readers check what they show
+                batch = pa.ipc.read_record_batch(window.slice(start - base + length, end - start - length), schema)
+                batch.validate()  # checks the first and last offset, enough to cut and join; SliceReader checks all
             except (pa.ArrowException, OSError, IndexError, OverflowError) as error:
-                raise self._unreadable(
-                    f"entry {Position.from_key(int(position))} can't be decoded ({error})"
-                ) from error
+                raise self._undecodable(position, error) from error
             if header != last:
                 rows.append((schema, []))
                 last = header
             rows[-1][1].append(batch)
         return rows
+
+    def _undecodable(self, position: int, why: object) -> SegmentUnreadableError:
+        return self._unreadable(f"entry {Position.from_key(int(position))} can't be decoded ({why})")
 
     def _unreadable(self, why: str) -> SegmentUnreadableError:
         return _unreadable(self._shown, why)

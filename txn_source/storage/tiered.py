@@ -453,7 +453,7 @@ def _chunk(metadata: pq.FileMetaData, group: int, column: int) -> tuple[int, int
 
 
 def chunks_of(metadata: pq.FileMetaData, group: int, names: Sequence[str] | None = None) -> list[tuple[int, int]]:
-    """Return the bytes ``[start, end)`` of a row group's chunks; with ``names`` of those columns alone."""
+    """Return the byte range ``[start, end)`` of each column chunk in a row group; ``names``: of these columns only."""
     return [
         _chunk(metadata, group, column)
         for column in range(metadata.num_columns)

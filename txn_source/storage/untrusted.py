@@ -1,4 +1,4 @@
-"""Bytes that somebody else wrote, checked before they are believed: a checksum only says that they are his."""
+"""Checks of bytes that another program wrote: a correct checksum doesn't make them well-formed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from txn_source.storage.arrays import numbers_in
 
 _WITH_OFFSETS = {pa.binary(): np.int32, pa.string(): np.int32, pa.large_binary(): np.int64, pa.large_string(): np.int64}
 _FEW = 256
-"""In so few rows (inclusive) Arrow's own check of everything, with UTF-8, takes less than a look at their offsets."""
+"""Up to this many rows (inclusive) Arrow's full check, UTF-8 included, is faster than ``check_memory``."""
 _RECORD_BATCH = 3
 _PREFIX = 8
 _FREE_BYTES = 64 << 20
@@ -21,15 +21,18 @@ _RATIO = 1032
 
 
 def most_bytes(compressed: int) -> int:
-    """Return how many bytes may come out of compressed ones: what gzip can do at most, and 64 MiB, so that a batch of
-    one byte over and over goes through. Arrays end at 2 GiB."""
+    """Return the largest accepted size of decompressed data, inclusive.
+
+    1,032 is the largest ratio of gzip. Better codecs reach more with repetitive data, so 64 MiB are always accepted.
+    Arrays end at 2 GiB.
+    """
     return min(_FREE_BYTES + _RATIO * compressed, (1 << 31) - 1)
 
 
 def check_rows(rows: pa.RecordBatch) -> None:
-    """Raise pyarrow's error if a column points beyond its data, where values would be of others' memory.
+    """Raise pyarrow's error if a column points beyond its data: its values would be foreign memory.
 
-    Whether text is UTF-8 is no matter of that.
+    Text that is not UTF-8 is accepted.
     """
     if rows.num_rows <= _FEW:
         try:
@@ -43,7 +46,7 @@ def check_rows(rows: pa.RecordBatch) -> None:
 
 
 def check_memory(column: pa.Array) -> None:
-    """Raise pyarrow's error if a column, which may be a slice, points beyond its data; other rows don't matter."""
+    """Raise pyarrow's error if a column points beyond its data. Of a slice, only its own rows are checked."""
     column.validate()
     kind = column.type
     if column.null_count == len(column):
@@ -59,7 +62,7 @@ def check_memory(column: pa.Array) -> None:
             check_memory(part.slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
     elif kind in _WITH_OFFSETS:
         _, ends, data = column.buffers()
-        width = np.dtype(_WITH_OFFSETS[kind]).itemsize  # of which the buffer needn't have a multiple
+        width = np.dtype(_WITH_OFFSETS[kind]).itemsize  # the buffer may end with padding
         offsets = np.frombuffer(ends, _WITH_OFFSETS[kind], len(column) + 1, column.offset * width)
         _check_offsets(offsets, 0 if data is None else data.size)
 
@@ -70,10 +73,10 @@ def _check_offsets(offsets: npt.NDArray[np.signedinteger[Any]], size: int) -> No
 
 
 def first_odd(data: pa.Buffer, starts: Sequence[int]) -> int | None:
-    """Return the number of the first Arrow message that isn't a record batch with a plain body; None if all are.
+    """Return the index of the first Arrow message that is no record batch, or a compressed one; None if there is none.
 
-    No entry of ours is compressed, and what is can be of any size. The messages are looked at together, since there
-    are many small ones.
+    Our writers never compress entries, and a compressed body could decompress to any size. All messages are parsed at
+    once, as there may be thousands of small ones.
     """
     whole = np.frombuffer(data, np.uint8)
     at = np.asarray(starts, np.int64)
@@ -89,7 +92,7 @@ def first_odd(data: pa.Buffer, starts: Sequence[int]) -> int | None:
 
 
 def _field(whole: npt.NDArray[np.uint8], table: npt.NDArray[np.int64], number: int) -> npt.NDArray[np.int64]:
-    """Return where a field of flatbuffer tables lies, from their starts on; 0 where they don't have it."""
+    """Return a field's offset from the start of each flatbuffer table; 0 where the table lacks the field."""
     known = table - _number(whole, table, 4).astype(np.uint32).view(np.int32)
     place = 4 + 2 * number
     there = _number(whole, known, 2) >= place + 2
@@ -97,7 +100,7 @@ def _field(whole: npt.NDArray[np.uint8], table: npt.NDArray[np.int64], number: i
 
 
 def _number(whole: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64]:
-    """Return unsigned numbers of so many bytes; whatever lies outside reads as the nearest byte does."""
+    """Return unsigned little-endian numbers of ``width`` bytes; a position outside reads the nearest byte."""
     found = np.zeros(len(at), np.int64)
     for byte in range(width):
         found |= whole.take(at + byte, mode="clip").astype(np.int64) << (8 * byte)

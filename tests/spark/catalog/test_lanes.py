@@ -102,6 +102,16 @@ def test_damaged_file_gives_all_rows_from_the_other_copy_or_an_error(bank: Bank,
     assert arrow_memory(bank) == 0
 
 
+def write_soundly(bank: Bank, path: Path, whole: bytearray) -> None:
+    """Write a segment of one entry, the newest one, with its right checksum."""
+    path.write_bytes(whole)
+    change(
+        bank.root,
+        "UPDATE entries SET crc32c = ? WHERE segment_id = (SELECT max(segment_id) FROM entries)",
+        (crc32c(whole),),
+    )
+
+
 def test_entry_that_cannot_be_decoded_is_left_to_python(bank: Bank) -> None:
     """Register a message whose buffers lie beyond its end, under its right checksum: the query fails in our words."""
     topic = bank.topic(SCHEMA)
@@ -112,12 +122,7 @@ def test_entry_that_cannot_be_decoded_is_left_to_python(bank: Bank) -> None:
     size = (800).to_bytes(8, "little")  # of the column's buffer
     at = whole.index(size, start)
     whole[at - 8 : at] = (1 << 40).to_bytes(8, "little")  # its offset
-    path.write_bytes(whole)
-    change(
-        bank.root,
-        "UPDATE entries SET crc32c = ? WHERE segment_id = (SELECT max(segment_id) FROM entries)",
-        (crc32c(whole),),
-    )
+    write_soundly(bank, path, whole)
     with pytest.raises(PySparkException, match=r"\[TXNLOG_SEGMENT_UNREADABLE\]"):
         bank.rows(f"SELECT id FROM {{{topic}}}")
     assert arrow_memory(bank) == 0
@@ -132,12 +137,7 @@ def test_entry_that_points_beyond_its_data_shows_no_foreign_memory(bank: Bank, l
     whole = bytearray(path.read_bytes())
     at = whole.index(struct.pack("<6i", 0, 3, 6, 9, 12, 15))
     struct.pack_into("<i", whole, at + 12, 1 << 30)
-    path.write_bytes(whole)
-    change(
-        bank.root,
-        "UPDATE entries SET crc32c = ? WHERE segment_id = (SELECT max(segment_id) FROM entries)",
-        (crc32c(whole),),
-    )
+    write_soundly(bank, path, whole)
     with pytest.raises(PySparkException, match=r"\[TXNLOG_SEGMENT_UNREADABLE\].*written like that"):
         bank.rows(f"SELECT name FROM {{{topic}}} WITH (lane = '{lane}')")
     assert bank.rows(f"SELECT sum(id) FROM {{{topic}}} WITH (lane = '{lane}')") == [(4950,)]

@@ -116,42 +116,6 @@ def test_counts_are_those_of_scans(log: txn_source.Log, calls: ReadCalls) -> Non
         assert calls.count(_options(log, **part)) == log.scan("a", level, start=start).read_all().num_rows
 
 
-def test_a_stream_is_behind_by_what_it_could_read(log: txn_source.Log, calls: ReadCalls) -> None:
-    _send(log, "a", 4)
-    at = {"epoch": 0, "decisions": 0, "level": "read_committed", "positions": {"a": {"0": "1:1", "1": "2:0"}}}
-    assert calls.behind(_options(log), json.dumps(at)) == {"messagesBehind": 0, "secondsBehind": 0.0}
-    _send(log, "a", 2)
-    with log.begin_transaction() as older:
-        _send(log, "a", 3, txn=older)
-        _send(log, "a", 4)
-        with log.begin_transaction() as newer:
-            _send(log, "a", 5, partition=1, txn=newer)
-            behind = calls.behind(_options(log), json.dumps(at))
-            assert behind.pop("secondsBehind") > 0
-            assert behind == {"messagesBehind": 2, "heldBackBy": str(older.id), "heldBackMessages": 12}
-            whole = {**_options(log), "isolationLevel": "read_uncommitted"}
-            uncommitted = calls.behind(whole, json.dumps(at | {"level": None}))
-            assert uncommitted["messagesBehind"] == 14
-            assert "heldBackBy" not in uncommitted
-
-
-def test_a_stream_is_behind_what_was_trimmed_and_what_is_tiered_alone(log: txn_source.Log, calls: ReadCalls) -> None:
-    at: dict[str, Any] = {"epoch": 0, "decisions": 0, "positions": {"a": {"0": "1:0", "1": "2:0"}}}
-    _send(log, "a", 4)
-    log.roll_ledger("a")
-    _send(log, "a", 3)
-    log.roll_ledger("a")
-    log.offload("a")
-    log.delete_hot("a")
-    assert calls.behind(_options(log), json.dumps(at))["messagesBehind"] == 7
-    second = log.stats("a").partitions[0].ledgers[1].ledger_id
-    log.trim("a", before={"a": {0: f"{second}:0"}})
-    with_another = at | {"positions": {**at["positions"], "gone": {"0": "7:0"}}}
-    behind = calls.behind(_options(log), json.dumps(with_another))
-    assert behind["messagesBehind"] == 3
-    assert behind["secondsBehind"] > 0
-
-
 @pytest.mark.parametrize("many", [False, True])
 def test_python_reads_the_slices_that_are_left_at_once(log: txn_source.Log, calls: ReadCalls, many: bool) -> None:
     """Mix large entries, small ones and objects: the rows of a partition keep their order, in few steps.

@@ -1,4 +1,4 @@
-"""Streams that Java has another process hold: a stream loses nothing when that process dies between two calls."""
+"""Streams that Java has another process hold: nothing is lost if that process dies, and the progress is told."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark.sql.types import BinaryType, StructType
 
 import txn_source
 from tests.spark.plain import Query
@@ -89,3 +90,56 @@ def test_each_row_comes_once(
         query.reader.stop()
     assert sorted(value for batch in query.values() for value in batch) == sent
     assert len(query.values()) >= 6
+
+
+def send(log: txn_source.Log, count: int, partition: int = 0, txn: Any = None) -> None:
+    """Write messages to ``a``, in one entry."""
+    with log.producer("a") as producer:
+        for _ in range(count):
+            producer.send("x", partition=partition, txn=txn)
+
+
+def behind(log: txn_source.Log, at: dict[str, Any], **options: str) -> dict[str, Any]:
+    """Return what the progress of a stream over ``a`` says at an offset."""
+    of = {"id": str(options), "options": {"path": str(log.root), "topic": "a", **options}, "frozen": False}
+    schema = StructType().add("value", BinaryType()).json()
+    found: dict[str, Any] = STREAM_CALLS["streamBehind"]({**of, "schema": schema}, at=json.dumps(at))
+    STREAM_CALLS["streamStop"](of)
+    return found
+
+
+def test_a_stream_is_behind_by_what_it_could_read(log: txn_source.Log) -> None:
+    log.create_topic("a", 2)
+    send(log, 4)
+    at = {"epoch": 0, "decisions": 0, "level": "read_committed", "positions": {"a": {"0": "1:1", "1": "2:0"}}}
+    assert behind(log, at) == {"messagesBehind": 0, "secondsBehind": 0.0}
+    send(log, 2)
+    with log.begin_transaction() as older:
+        send(log, 3, txn=older)
+        send(log, 4)
+        with log.begin_transaction() as newer:
+            send(log, 5, partition=1, txn=newer)
+            found = behind(log, at)
+            assert found.pop("secondsBehind") > 0
+            assert found == {"messagesBehind": 2, "heldBackBy": str(older.id), "heldBackMessages": 12}
+            uncommitted = behind(log, at | {"level": None}, isolationLevel="read_uncommitted")
+            assert uncommitted["messagesBehind"] == 14
+            assert "heldBackBy" not in uncommitted
+
+
+def test_a_stream_is_behind_what_was_trimmed_and_what_is_tiered_alone(log: txn_source.Log) -> None:
+    log.create_topic("a", 2)
+    at: dict[str, Any] = {"epoch": 0, "decisions": 0, "positions": {"a": {"0": "1:0", "1": "2:0"}}}
+    send(log, 4)
+    log.roll_ledger("a")
+    send(log, 3)
+    log.roll_ledger("a")
+    log.offload("a")
+    log.delete_hot("a")
+    assert behind(log, at)["messagesBehind"] == 7
+    second = log.stats("a").partitions[0].ledgers[1].ledger_id
+    log.trim("a", before={"a": {0: f"{second}:0"}})
+    with_another = at | {"positions": {**at["positions"], "gone": {"0": "7:0"}}}
+    found = behind(log, with_another)
+    assert found["messagesBehind"] == 3
+    assert found["secondsBehind"] > 0

@@ -294,7 +294,7 @@ class Consumer:
         partition = state.topic.partitions[delivery.partition_id]
         piece = Slice(self.topic, partition, delivery.partition_id, delivery.range, 0)
         access = Access(AnsweredStub(self._access.metadata, delivery), self._access.root)
-        reader = SliceReader(access, state.topic.schema, state.level, delivery.decisions, damaged=True)
+        reader = SliceReader(access, state.topic.schema, state.level, delivery.decisions, checked=False)
         return batches_of(state.origin, delivery, partition, reader.read([piece]))
 
     def _hand_out(self, message: Message) -> bool:

@@ -1,7 +1,7 @@
 """Entries and row groups that other readers take straight from files, and the slices that are left for this one.
 
-The rules stay here: all rows of what is handed over are visible at the read's level, and wanted; it comes with its
-checksums. The other reader checks it, decodes it and hands it on. Where that fails, this one reads the same rows, and
+The rules stay here: each row of a part that is handed over is visible at the read's level, and the read wants it. The
+part comes with checksums; the other reader checks and decodes it. If that fails, this reader reads the same rows and
 tries the other copies.
 """
 
@@ -66,11 +66,11 @@ class _Look:
     """The metadata's answer about a slice."""
 
     why: str | None = None
-    """The reason why all of it is left."""
+    """The reason to leave the whole slice to this reader."""
     hot: str | None = None
-    """The reason why its hot copies are."""
+    """The reason to leave its hot copies to this reader."""
     hot_only: bool = False
-    """It has hot copies alone."""
+    """True: none of its ledgers has a tiered copy."""
 
 
 def divide(
@@ -112,12 +112,9 @@ def _looks(reader: SliceReader, pieces: Sequence[Slice], no_entries: str | None)
         if len(pieces) > _FEW and size < _LEAST_BYTES:
             yield _Look(f"less than {_LEAST_BYTES >> 20} MiB of one of many partitions")
             continue
-        hot = no_entries
-        if (
-            hot is None and messages < LEAST_ROWS // 2 * entries
-        ):  # markers count as entries, so the average may be twice as large
-            hot = _small()
-        elif hot is None and entries > entries_left:
+        few_rows = messages < LEAST_ROWS // 2 * entries  # markers count as entries: the average may be twice as large
+        hot = no_entries or (_small() if few_rows else None)
+        if hot is None and entries > entries_left:
             hot = f"more than {ENTRIES_MAX:,} entries"
         elif hot is None:
             entries_left -= entries

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 _LOCAL = ("", "file")
 _PATTERN = set("{}[]*?\\")
-"""Hadoop takes a path with one of these for a pattern."""
+"""Hadoop treats a path with one of these characters as a pattern."""
 _IN_PART = "parts of row groups"
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A slice that is left for this reader, and why."""
+    """A slice that this reader reads itself, and the reason."""
 
     piece: Slice
     why: str
@@ -59,11 +59,11 @@ class ObjectRun:
 
 
 def row_groups(reader: SliceReader, piece: Slice, copy: TieredCopy) -> Iterator[ObjectRun | Left]:
-    """Yield the row groups of a ledger's object that lie in a slice, and the parts of the slice that are left.
+    """Yield the row groups that lie wholly in a slice of a ledger, and the other parts of the slice.
 
-    Row groups in which the filters of the read find nothing are left out.
+    Row groups that the read's filters exclude are skipped.
     """
-    from txn_source.storage.tiered import read_footer  # with Parquet, which a read of hot ledgers doesn't need
+    from txn_source.storage.tiered import read_footer  # it imports Parquet, which reads of hot ledgers don't need
 
     root = reader.access.root
     path = file_of(root, copy.uri)
@@ -101,7 +101,7 @@ def row_groups(reader: SliceReader, piece: Slice, copy: TieredCopy) -> Iterator[
 
 
 def file_of(root: Root, uri: str) -> str | None:
-    """Return the absolute path of an object; None if it is no file, or if Hadoop may take its path for another."""
+    """Return the absolute path of an object; None if it is no local file, or Hadoop may read the path otherwise."""
     scheme, _, path, _ = parts_of(located(root, uri))
     path = os.path.abspath(path)
     plain = path.isascii() and path.isprintable() and not _PATTERN & set(path)
@@ -109,14 +109,14 @@ def file_of(root: Root, uri: str) -> str | None:
 
 
 def _unfit(reader: SliceReader, footer: Footer) -> str | None:
-    """Return why no row group of an object may be handed over; None: they may."""
+    """Return the reason why no row group of an object may be handed over, or None."""
     if not footer.committed_only:
         return "objects of an older release"
     if reader.isolation_level is not IsolationLevel.READ_COMMITTED:
         if footer.aborted is not None:
             return "aborted messages in second files"
         if "__txn_status" in reader.schema.names:
-            return "statuses at read_uncommitted"  # a batch that runs again shows those of its first run
+            return "statuses at read_uncommitted"  # a repeated batch must show the statuses of its first run
     names = footer.metadata.schema.to_arrow_schema().names
     return "columns that differ in case only" if len({name.lower() for name in names}) < len(names) else None
 
@@ -137,7 +137,7 @@ def _kept(reader: SliceReader, piece: Slice, footer: Footer, keys: IntArray, gro
 
 
 def _neighbours(groups: Sequence[int]) -> list[list[int]]:
-    """Return numbers in lists of those that follow each other."""
+    """Return runs of consecutive numbers."""
     found: list[list[int]] = []
     for group in groups:
         if found and found[-1][-1] == group - 1:

@@ -53,8 +53,8 @@ class SliceReader:
     filters: Filters = field(default_factory=Filters)
     limit: int | None = None
     copies_read: CopiesRead = field(default_factory=CopiesRead)
-    damaged: bool = False
-    """Rows may point beyond their data: who reads looks at each."""
+    checked: bool = True
+    """False: a row may point beyond its data, and the caller checks each."""
 
     @classmethod
     def of(cls, access: Access, schema: pa.Schema, request: ReadRequest, decisions: int) -> SliceReader:
@@ -102,8 +102,11 @@ class SliceReader:
             yield self._sound(batch, last)
 
     def _sound(self, rows: pa.RecordBatch, upto: Slice | None) -> pa.RecordBatch:
-        """Return rows; raise SEGMENT_UNREADABLE if values would be of others' memory. ``upto``: they end there."""
-        if not self.damaged:
+        """Return the rows, or raise SEGMENT_UNREADABLE if a value points beyond its data.
+
+        ``upto``: the slice that the last row is of; None: no slice was read.
+        """
+        if self.checked:
             try:
                 check_rows(rows)
             except pa.ArrowException as error:
@@ -111,7 +114,7 @@ class SliceReader:
                 raise SegmentUnreadableError(
                     f"Messages that were read{where} can't be shown: {' '.join(str(error).split())}. Their checksums"
                     " are right, so they were written like that.",
-                    "Read the other positions, or consume the topic, which shows every other message.",
+                    "Read the other positions, or subscribe: a consumer gets every other message.",
                 ) from error
         return rows
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from txn_source.client.access import Access
 from txn_source.client.reading.count import count
 from txn_source.client.reading.source import ReadPartition, Source, resolve
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, PositionRange
+from txn_source.model.topic_name import TopicName
+from txn_source.model.transaction import TransactionState
 from txn_source.model.values import dataclass
 from txn_source.reading.places import Side
 from txn_source.reading.request import ReadRequest, Selection
@@ -59,6 +62,36 @@ def behind(access: Access, at: StreamOffset, level: IsolationLevel, *, if_there:
             held = 0 if counted is None else counted.messages
         found.append(PartitionBehind(partition.topic.short, partition.view.index, messages, seconds, held))
     return found
+
+
+def figures(access: Access, at: StreamOffset, level: IsolationLevel, selection: Selection) -> dict[str, Any]:
+    """Return how far a stream of a selection is behind at an offset, for a query's progress.
+
+    ``messagesBehind`` can be read; the first of them was published ``secondsBehind`` ago. ``heldBackBy`` is the
+    transaction that is open for longest of those that keep ``heldBackMessages`` from being read; both are missing if
+    no transaction does.
+    """
+    messages, seconds = total(behind(access, at, level, if_there=True))
+    found: dict[str, Any] = {"messagesBehind": messages, "secondsBehind": seconds or 0.0}
+    if level is not IsolationLevel.READ_COMMITTED:
+        return found
+    return found | _held_back(access, resolve(access.metadata, replace(selection, columns=())))
+
+
+def _held_back(access: Access, source: Source) -> dict[str, Any]:
+    held = {(p.topic, p.view.index) for p in source.partitions if p.bounds.last_stable < p.bounds.high_watermark}
+    holders, waiting = [], dict.fromkeys(held, 0)
+    for topic in sorted({topic for topic, _ in held}):
+        for txn in access.metadata.list_transactions(TransactionState.OPEN, topic):
+            for part in txn.partitions:
+                place = TopicName.parse(part.topic), part.partition
+                if place in held:
+                    holders.append(txn)
+                    waiting[place] = max(waiting[place], part.held_back_messages)
+    if not holders:
+        return {}
+    oldest = min(holders, key=lambda txn: (-txn.age, txn.id))
+    return {"heldBackBy": str(oldest.id), "heldBackMessages": sum(waiting.values())}
 
 
 def published_s(access: Access, partition: ReadPartition, of: PositionRange) -> float:

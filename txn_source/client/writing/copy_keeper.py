@@ -92,4 +92,6 @@ class CopyKeeper:
                     change = copy_segment(stub, self._topic, segment, places)
                 except SegmentUnreadableError:
                     continue
-                stub.change_segment_roots(self._topic, [replace(change, removed=0)])  # that a copy is gone, admins say
+                stub.change_segment_roots(
+                    self._topic, [replace(change, removed=0)]
+                )  # only an administrator may report a lost copy

@@ -42,7 +42,7 @@ class _Decoder:
     def __init__(self, data: ByteArray, starts: IntArray, ends: IntArray) -> None:
         self._data = data
         self._ends = ends
-        self._items_left = ends - starts  # items of no bytes, in arrays of arrays, would be as many as one likes
+        self._items_left = ends - starts  # nested arrays could have any number of items without bytes
         self.bad: BoolArray = np.zeros(len(ends), np.bool_)
 
     def take(self, of: AvroType, rows: IntArray, at: IntArray) -> tuple[pa.Array, IntArray]:

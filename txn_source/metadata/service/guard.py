@@ -190,7 +190,7 @@ class Guard:
             ids = list(values(request, need.field))
         for key, found in self._look_up(need.of, ids).items():
             for topic in found.topics if need.roles else ():
-                if not visitor.roles.allow(ANY, topic):  # it may not know its name
+                if not visitor.roles.allow(ANY, topic):  # the visitor must not learn the topic's name
                     which = id_of(key) if need.of is Of.TRANSACTION else key
                     raise _denied(visitor, need.roles, f"the topic of {need.of.value} {which}")
                 _need_role(visitor, need.roles, topic)
@@ -265,7 +265,7 @@ class Guard:
         return answer  # type: ignore[no-any-return]
 
     def _ChangeSegmentRoots(self, request: pb.ChangeSegmentRootsRequest, visitor: Visitor) -> Message:
-        """Whoever may only produce says of his own producers' segments where more copies are."""
+        """A visitor with ``produce`` alone may only add copies of segments of their own producers."""
         topic = TopicName.parse(request.topic)
         if not visitor.roles.allow(ADMIN, topic):
             names = [SegmentName.parse(change.path) for change in request.changes]

@@ -22,9 +22,9 @@ from txn_source.storage.arrays import array_of
 
 
 class Sight:
-    """The lists of a service as whoever has some roles sees them.
+    """The lists of a service, cut to the roles of a visitor.
 
-    ``is_own`` says whether it began a transaction, ``written`` where transactions have written.
+    ``is_own`` tells whether the visitor began a transaction; ``written`` returns the topics of transactions.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class Sight:
         return answer if self._all else pb.ListTopicsResponse(names=[n for n in answer.names if self._sees(n)])
 
     def keep_visible(self, transaction: pb.Transaction) -> bool:
-        """Leave out of a transaction what it did to other topics, and who did it if there are such; False: it is of no
-        concern here at all."""
+        """Remove topics that the visitor has no role for from a transaction, and then its producers, too. Return False
+        if the visitor may not see the transaction."""
         if self._all:
             return True
         seen = [part for part in transaction.partitions if self._sees(part.topic)]
@@ -77,7 +77,7 @@ class Sight:
             answer = self._service.call("ListTransactions", page)
 
     def table(self, request: pb.ReadTableRequest, roles: tuple[Role, ...]) -> Message:
-        """Return a page of a table about the log with the rows of the topics that it has one of some roles for."""
+        """Return a page of a table about the log, with rows of topics for which the visitor has one of the roles."""
         answer: Any = self._service.call("ReadTable", request)
         if not self._roles.allow_everything(roles):
             rows = convert.table_from_wire(answer.rows)
@@ -97,8 +97,8 @@ class Sight:
         return rows.set_column(at, rows.schema.field(at), pa.array(kept, rows.schema.field(at).type))
 
     def _partly_hidden(self, txns: Iterable[int]) -> set[int]:
-        """Return those transactions that have written to a topic which it may not know, so that their producers may be
-        there alone."""
+        """Return the transactions that wrote to a topic for which the visitor has no role; their producers may belong
+        to that topic."""
         found = self._written(txns).items()
         return {txn for txn, where in found if not all(self._roles.allow(ANY, topic) for topic in where.topics)}
 

@@ -56,7 +56,7 @@ class _OpenLog:
     def calls(
         self, path: str | None = None, endpoint: str | None = None, **shown: str
     ) -> Mapping[str, Callable[..., Any]]:
-        """Return the calls by their names, or raise what keeps the log from being opened; without one the format's.
+        """Return the calls by their names: the format's without a log. Raise the error if the log can't be opened.
 
         ``shown`` is what the service is shown, as options name it.
         """

@@ -53,7 +53,6 @@ class ForeignCatalogCalls:
             "outlook": self.outlook,
             "count": self.count,
             "plan": self.plan,
-            "behind": lambda **_: {},
             **STREAM_CALLS,
             **refused,
         }

@@ -1,4 +1,4 @@
-"""What the format ``txnlog`` asks with the jar: schemas and tasks of whatever log the options name."""
+"""The calls of the format ``txnlog`` in the jar: schemas, batches and streams of the log that the options name."""
 
 from __future__ import annotations
 
@@ -26,4 +26,4 @@ def _plan(options: Mapping[str, str], schema: str, objects: bool) -> dict[str, A
 
 
 FORMAT_CALLS: Mapping[str, Callable[..., Any]] = {"formatSchema": _schema, "formatPlan": _plan, **STREAM_CALLS}
-"""The calls by their names; the Python source says what ``options`` mean."""
+"""The calls by their names; the Python source parses ``options``."""

@@ -59,18 +59,18 @@ def lanes(
 
 
 def lanes_of(options: Mapping[str, str], tasks: Sequence[InputPartition], objects: bool) -> dict[str, Any]:
-    """Return the tasks of a plan of whatever log as ``lanes`` does.
+    """Return the tasks of a plan as ``lanes`` does; the tasks name their log.
 
-    ``objects``: the session has Spark's Parquet reader return columns.
+    ``objects``: True if Spark's Parquet reader returns columns in this session.
     """
     first, access = tasks[0] if tasks else None, None
     if isinstance(first, TaskPartition) and isinstance(first.target, Target):
         access = open_log(first.target)
-    return lanes(tasks, access, no_objects(dict(options), objects))
+    return lanes(tasks, access, why_no_objects(dict(options), objects))
 
 
-def no_objects(given: dict[str, str], columnar: bool) -> str | None:
-    """Return why Spark's Parquet reader takes no objects, or None; take the option about it out of some."""
+def why_no_objects(given: dict[str, str], columnar: bool) -> str | None:
+    """Return the reason why Spark's Parquet reader takes no objects, or None; remove its option from ``given``."""
     if not native_reads_wanted(given):
         return "nativeTieredReads=false"
     return None if columnar else "Parquet in rows, as the session wants"
@@ -146,7 +146,7 @@ def _text(data: bytes | pa.Buffer) -> str:
 
 
 def _unlike(task: TaskPartition) -> str | None:
-    """Return why Java can't have the columns of a task as segments have them; None if it can."""
+    """Return the reason why Java can't use the columns of a task as segments store them, or None."""
     for stored, wanted in zip(task.columns, task.projection.target, strict=True):
         if not _alike(stored.type, wanted.type):
             return f"{stored.type} becomes {wanted.type}"

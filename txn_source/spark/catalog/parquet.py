@@ -1,7 +1,7 @@
 """How Spark's Parquet reader reads the columns of objects as this source does.
 
-Rows must not depend on which reader takes a ledger. So Spark is told all that sessions may set otherwise, and columns
-that it would read in another way, or not at all, are left to Python.
+Rows must not depend on the reader. So the options override all settings of a session that change rows, and Python reads
+columns that Spark's Parquet reader would read in another way.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 PARQUET_OPTIONS = {
-    "ignoreCorruptFiles": "false",  # of a session they would leave out rows without a word
+    "ignoreCorruptFiles": "false",  # a session that sets these would lose rows silently
     "ignoreMissingFiles": "false",
     "mergeSchema": "false",
-    "recursiveFileLookup": "true",  # folders with a = in their name are no columns
+    "recursiveFileLookup": "true",  # a folder name with = is no partition column
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
-    "parquet.page.verify-checksum.enabled": "false",  # the catalog's Java checks each byte before
+    "parquet.page.verify-checksum.enabled": "false",  # Java checks each byte before
 }
-"""How Spark is to read objects, whatever the session says."""
+"""Options of Spark's Parquet reader; they override the session's settings."""
 _AS_THEY_ARE = (
     pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.date32(), pa.string(),
     pa.large_string(), pa.binary(), pa.large_binary(),
@@ -27,7 +27,7 @@ _AS_THEY_ARE = (
 
 
 def unreadable(schema: pa.Schema) -> str | None:
-    """Return why Spark's Parquet reader can't take columns as this source does; None if it can."""
+    """Return the reason why Spark's Parquet reader reads some columns otherwise than this source, or None."""
     for field in schema:
         if not _reads_alike(field.type):
             return f"{field.type}, which the Parquet reader takes otherwise"

@@ -13,20 +13,18 @@ from txn_source.client.access import Access
 from txn_source.client.log import Log
 from txn_source.client.reading.count import count
 from txn_source.client.reading.outlook import outlook
-from txn_source.client.reading.own_log import DESCRIPTION, OwnLog
+from txn_source.client.reading.own_log import OwnLog
 from txn_source.client.reading.source import Source, resolve
-from txn_source.client.streaming.behind import behind, total
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.topic_name import TopicName
-from txn_source.model.transaction import TransactionState
 from txn_source.reading.log_source import LogSource
 from txn_source.reading.places import by_topic
 from txn_source.reading.ranges import cuts_of
 from txn_source.reading.request import ReadRequest, Selection
 from txn_source.spark.batch import batch_tasks
-from txn_source.spark.catalog.lanes import lanes, no_objects
+from txn_source.spark.catalog.lanes import lanes, why_no_objects
 from txn_source.spark.metadata_table import MetadataTableReader
-from txn_source.spark.options import BatchReadOptions, MetadataTableOptions, StreamReadOptions
+from txn_source.spark.options import BatchReadOptions, MetadataTableOptions
 
 
 class ReadCalls:
@@ -39,7 +37,6 @@ class ReadCalls:
             "outlook": self.outlook,
             "count": self.count,
             "plan": self.plan,
-            "behind": self.behind,
         }
 
     def cut(self, topics: Mapping[str, Sequence[str]]) -> dict[str, dict[str, str]]:
@@ -74,47 +71,12 @@ class ReadCalls:
         if about_log is not None:
             return lanes(MetadataTableReader(about_log, columns).partitions())
         given = dict(options)
-        why = no_objects(given, objects)
+        why = why_no_objects(given, objects)
         return lanes(batch_tasks(OwnLog(self._access), BatchReadOptions.parse(given), columns), self._access, why)
-
-    def behind(self, options: Mapping[str, str], offset: str) -> dict[str, Any]:
-        """Return what a stream that has read up to an offset could read now, and what it can't and why.
-
-        ``messagesBehind`` can be read; the first of them was published ``secondsBehind`` ago. ``heldBackBy`` is the
-        transaction that is open for longest of those that keep ``heldBackMessages`` from being read; neither is there
-        if none does.
-        """
-        given = StreamReadOptions.parse(options)
-        at = DESCRIPTION.offsets.from_json(json.loads(offset))
-        level = at.level or given.request.isolation_level
-        messages, seconds = total(behind(self._access, at, level, if_there=True))
-        figures: dict[str, Any] = {"messagesBehind": messages, "secondsBehind": seconds or 0.0}
-        if level is not IsolationLevel.READ_COMMITTED:
-            return figures
-        return figures | self._held_back(resolve(self._access.metadata, replace(given.selection, columns=())))
 
     def _batch(self, options: Mapping[str, str]) -> tuple[Source, ReadRequest]:
         given = BatchReadOptions.parse(options)
         return resolve(self._access.metadata, replace(given.selection, columns=())), given.request
-
-    def _held_back(self, source: Source) -> dict[str, Any]:
-        held = {
-            (p.topic, p.view.index)
-            for p in source.partitions
-            if p.view.bounds.last_stable < p.view.bounds.high_watermark
-        }
-        holders, waiting = [], dict.fromkeys(held, 0)
-        for topic in sorted({topic for topic, _ in held}):
-            for txn in self._access.metadata.list_transactions(TransactionState.OPEN, topic):
-                for part in txn.partitions:
-                    place = TopicName.parse(part.topic), part.partition
-                    if place in held:
-                        holders.append(txn)
-                        waiting[place] = max(waiting[place], part.held_back_messages)
-        if not holders:
-            return {}
-        oldest = min(holders, key=lambda txn: (-txn.age, txn.id))
-        return {"heldBackBy": str(oldest.id), "heldBackMessages": sum(waiting.values())}
 
 
 def query_cut(source: LogSource[Any], topics: Mapping[str, Sequence[str]]) -> dict[str, dict[str, str]]:

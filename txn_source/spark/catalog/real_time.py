@@ -1,8 +1,8 @@
-"""Real time: tasks that follow partitions as long as a batch lasts, and each batch's end.
+"""Real time: tasks follow partitions until Spark ends the batch, between any two rows.
 
-The driver's process divides the partitions of a query among tasks (``real_time``), and joins their places to an offset
-when Spark ends the batch, which it does between any two rows (``real_time_end``). A process of the executor waits for
-messages and reads them (``follow``).
+1. ``real_time``, on the driver, divides the partitions of a query among tasks.
+2. ``follow``, on an executor, waits for messages and reads them.
+3. ``real_time_end``, on the driver, makes an offset of the tasks' places.
 """
 
 from __future__ import annotations
@@ -39,19 +39,20 @@ from txn_source.spark.tasks import TaskPartition, tasks_of
 _PLACE = ("__topic", "__partition", "__ledger_id", "__entry_id", "__batch_index")
 _PUBLISHED = "__publish_time"
 _ANSWER_BYTES = 8 << 20
+"""A larger answer ends behind the entry that reaches this size."""
 _FEW_ENTRIES = 8
+"""An answer of so many entries (inclusive) isn't limited."""
 _LOOK_S = 0.002
-"""Seconds between two looks after something came; while nothing comes they grow to ``_IDLE_S``."""
+"""Seconds between two looks. Without messages the pause grows to ``_IDLE_S``."""
 _IDLE_S = 0.02
 
 
 def real_time(options: Mapping[str, str], schema: str, start: str, tasks: int) -> dict[str, Any]:
-    """Return where each task begins, and the options and columns of all of them.
+    """Return the tasks of a batch: where each begins, and the options and columns of all of them.
 
-    There are as many as ``minPartitions`` says, or ``tasks``, but no more than partitions.
-
-    ``schema`` are the columns that Spark wants, as JSON; the answer adds those that tell a row's place, and says
-    which one is the time of publishing.
+    There are as many tasks as ``minPartitions`` says, or ``tasks``, but at most one for each partition. ``schema`` has
+    the columns that Spark wants, as JSON; the answer adds the columns of a row's place. ``published`` is the index of
+    the column with the time of publishing. ``kept`` is for ``real_time_end``.
 
     Raises:
         InvalidArgumentError: the query asks for what real time doesn't have.
@@ -66,7 +67,7 @@ def real_time(options: Mapping[str, str], schema: str, start: str, tasks: int) -
     _check(wanted)
     selection = replace(wanted.selection, columns=columns.names)
     stream = own_stream(open_log(wanted.target), selection, wanted.request, wanted.limits)
-    begin = stream.followed(_offset(start))
+    begin, others = stream.followed(_offset(start))
     names = sorted(begin.positions)
     wanted_names = [name.lower() for name in columns.names]
     for field in to_spark(pa.schema([METADATA_COLUMNS[name] for name in (*_PLACE, _PUBLISHED)])).fields:
@@ -79,16 +80,19 @@ def real_time(options: Mapping[str, str], schema: str, start: str, tasks: int) -
         "schema": columns.json(),
         "published": [name.lower() for name in columns.names].index(_PUBLISHED),
         "tasks": [_text(begin.only(part)) for part in parts],
+        "kept": _text(others),
     }
 
 
-def real_time_end(places: Sequence[Mapping[str, Any]]) -> str:
+def real_time_end(kept: str, places: Sequence[Mapping[str, Any]]) -> str:
     """Return the offset at which a batch ends.
 
-    ``places`` are the tasks': ``begin``, where it began; ``at``, up to where it has handed out all; behind that
-    ``done`` rows of ``rows``, the answer that it is in.
+    Args:
+        kept: the offset of partitions that no task follows, from ``real_time``.
+        places: of each task ``begin``, its start; ``at``, the offset up to which it has handed out all rows; and
+            ``done``, the number of rows that it has handed out of its last answer's ``rows``.
     """
-    whole = StreamOffset({})
+    whole = _offset(kept)
     for place in places:
         begin, at = _offset(place["begin"]), _offset(place["at"])
         reached = _reached(b64decode(place["rows"]), place["done"]) if place["done"] else {}
@@ -103,9 +107,9 @@ def real_time_end(places: Sequence[Mapping[str, Any]]) -> str:
 
 
 def follow(options: Mapping[str, str], schema: str, at: str, wait_ms: int) -> dict[str, Any] | None:
-    """Return what comes next behind a task's place, and the place behind that; None if nothing came in time.
+    """Return the next rows behind a task's place ``at``, and the place behind the rows; None if none came in time.
 
-    ``rows`` are an Arrow stream, in base64. They may be none, if what came isn't shown.
+    ``rows`` is an Arrow stream in base64, empty if the isolation level shows none of the new messages.
     """
     start, until, pause = _offset(at), time.monotonic() + wait_ms / 1000, _LOOK_S
     given = json.dumps(options, sort_keys=True)
@@ -125,14 +129,14 @@ def follow(options: Mapping[str, str], schema: str, at: str, wait_ms: int) -> di
 
 
 def _latest(stream: Stream[Source], start: StreamOffset) -> StreamOffset:
-    """Return the end of the next answer: as far as it can be told without a count of bytes, which costs a look."""
+    """Return the end of the next answer. Only a large answer is limited, since counting its bytes costs two calls."""
     end = stream.latest(start, limited=False)
-    begins = {name: position_of(place) for name in end.positions if (place := start.next(name)) is not None}
-    few = all(
-        end.positions[name].ledger_id == at.ledger_id and end.positions[name].entry_id - at.entry_id <= _FEW_ENTRIES
-        for name, at in begins.items()
-    )
-    return end if few or end is start else stream.latest(start)
+    entries = 0
+    for name, until in end.positions.items():
+        at = start.next(name)
+        begin = until if at is None else position_of(at)
+        entries += until.entry_id - begin.entry_id if until.ledger_id == begin.ledger_id else _FEW_ENTRIES + 1
+    return end if end is start or entries <= _FEW_ENTRIES else stream.latest(start)
 
 
 @functools.lru_cache(256)
@@ -151,7 +155,7 @@ def _stream(
 
 
 def _reached(rows: bytes, done: int) -> dict[Name, MessageId]:
-    """Return the place behind the last of the first rows on each partition."""
+    """Return, for each partition, the place behind its last row among the first ``done`` rows."""
     table = pa.ipc.open_stream(rows).read_all().slice(0, done)
     table = table.rename_columns([name.lower() for name in table.column_names])
     places = zip(*(table[name].to_pylist() for name in _PLACE), strict=True)

@@ -1,6 +1,6 @@
-"""Streams that this process holds for Java, by ids that Java gives them.
+"""Streams whose state this process holds for Java, by the ids that Java gives them.
 
-Java remembers what a stream can't be without. So another process goes on with it if this one dies.
+If the process dies, another one continues: each call has the options, columns and places of the stream.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STREAMS: dict[str, StreamReader] = {}
 
 
 def _stream(id: str, options: Mapping[str, str], schema: str, frozen: bool) -> StreamReader:
-    """Return a stream; ``schema`` are its columns, as Spark's JSON. ``frozen``: its target has been fixed."""
+    """Return a stream, made at the first call. ``schema``: columns as Spark's JSON; ``frozen``: its end is fixed."""
     found = _STREAMS.get(id)
     if found is None:
         source = TxnLogDataSource(CaseInsensitiveDict(options))
@@ -56,6 +56,10 @@ def _plan(stream: Mapping[str, Any], start: str, end: str, objects: bool) -> dic
     return lanes_of(stream["options"], tasks, objects)
 
 
+def _behind(stream: Mapping[str, Any], at: str) -> dict[str, Any]:
+    return _stream(**stream).behind(json.loads(at))
+
+
 def _commit(stream: Mapping[str, Any], end: str) -> None:
     _stream(**stream).commit(json.loads(end))
 
@@ -72,6 +76,7 @@ STREAM_CALLS: Mapping[str, Callable[..., Any]] = {
     "streamNewest": _newest,
     "streamFreeze": _freeze,
     "streamPlan": _plan,
+    "streamBehind": _behind,
     "streamCommit": _commit,
     "streamStop": _stop,
     "realTime": real_time,

@@ -24,12 +24,12 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** What options name, as a table. The Python source says what they mean, holds streams, and writes. */
+/** The table that options name. Python parses the options and holds streams; the Python source writes. */
 final class FormatTable implements SupportsRead, SupportsWrite {
-  /** A process that isn't bound to one log: the options say which it is. */
+  /** A process for all logs: the options of each call name the log. */
   static final LogCalls ANY_LOG = LogCalls.of(Map.of());
 
-  private static final String KEPT = "txnlog.options"; // the options of a SQL table, in a column's metadata
+  private static final String KEPT = "txnlog.options"; // the key in a column's metadata for the options of a SQL table
 
   private final StructType schema;
   private final CaseInsensitiveStringMap properties;
@@ -52,7 +52,7 @@ final class FormatTable implements SupportsRead, SupportsWrite {
   @Override
   public Set<TableCapability> capabilities() {
     return EnumSet.of(TableCapability.BATCH_READ, TableCapability.BATCH_WRITE, TableCapability.MICRO_BATCH_READ,
-        TableCapability.STREAMING_WRITE, TableCapability.TRUNCATE); // what is refused, Python refuses in our words
+        TableCapability.STREAMING_WRITE, TableCapability.TRUNCATE); // Python refuses unsupported modes
   }
 
   @Override
@@ -76,7 +76,7 @@ final class FormatTable implements SupportsRead, SupportsWrite {
       this.columns = all;
     }
 
-    /** Takes the columns that are wanted, one at least; of a struct all parts are read, whichever of them are. */
+    /** Keeps the required columns, at least one. A struct is read with all its fields. */
     @Override
     public void pruneColumns(StructType required) {
       columns = new StructType();
@@ -90,7 +90,7 @@ final class FormatTable implements SupportsRead, SupportsWrite {
       return new Read(columns, withOptions(), options);
     }
 
-    /** Returns the columns as Python is to see them: with the options of the SQL table that they are of. */
+    /** Returns the columns for Python, with the options of their SQL table in the metadata. */
     private StructType withOptions() {
       for (StructField field : all.fields()) {
         if (field.metadata().contains(KEPT)) {
@@ -104,7 +104,7 @@ final class FormatTable implements SupportsRead, SupportsWrite {
     }
   }
 
-  /** A read of some columns; {@code told} are the same as Python sees them. */
+  /** A read of some columns; {@code told} are the same columns with metadata for Python. */
   private static final class Read implements Scan, Batch {
     private final StructType columns;
     private final StructType told;

@@ -19,29 +19,29 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * Tasks whose rows reach Spark in columns: Java reads entries of segments from their files, Spark's Parquet reader row
- * groups of objects, and Python all else.
+ * Tasks whose rows reach Spark in columns. Java reads entries of segments, Spark's Parquet reader reads row groups of
+ * objects, and Python reads the other parts.
  *
- * @param text what is read by which of them, and why not all without Python.
+ * @param text the number of entries and row groups, and the reasons for the parts that Python reads.
  */
 record Lane(InputPartition[] planInputPartitions, PartitionReaderFactory createReaderFactory, String text)
     implements Batch {
-  /** The function {@code txn_source.spark.tasks.read_rows}, without a type, as Python's first pickle protocol has it. */
+  /** The function {@code txn_source.spark.tasks.read_rows}, without a type, in pickle protocol 0. */
   private static final String READ_ROWS = "(ctxn_source.spark.tasks\nread_rows\nNt.";
 
   /**
    * A task, whose steps are read one after the other.
    *
    * @param python all of it, as Python pickled it.
-   * @param stored the columns that segments have, as Arrow's schema.
+   * @param stored the columns in segments, as an Arrow schema.
    */
   record Task(byte[] python, byte[] stored, Step[] steps) implements InputPartition {}
 
   /**
    * The parts of a task from {@code first}, inclusive, to {@code last}, exclusive; -1 stands for all.
    *
-   * @param entries what is read in the place of the only part; null if it is something else.
-   * @param rowGroups likewise. Python reads if both are null.
+   * @param entries the entries that have the rows of the only part; null: the part has no entries to read.
+   * @param rowGroups likewise for row groups. If both are null, Python reads the parts.
    */
   record Step(int first, int last, EntryRun entries, ObjectRun rowGroups) implements Serializable {
     static Step of(JsonNode said) {
@@ -59,7 +59,7 @@ record Lane(InputPartition[] planInputPartitions, PartitionReaderFactory createR
     if (hasObjects(plan)) {
       parquet = linked(() -> SparkInternals.parquet(LogCalls.texts(plan.get("parquet")),
           stored(columns, LogCalls.texts(plan.get("renamed")))));
-      if (!parquet.supportColumnarReads(null)) { // the session has it read rows
+      if (!parquet.supportColumnarReads(null)) { // the session's settings make it return rows
         all.put("objects", false);
         return of(log.ask(call, all), columns, null);
       }
@@ -98,7 +98,7 @@ record Lane(InputPartition[] planInputPartitions, PartitionReaderFactory createR
     return false;
   }
 
-  /** Returns the columns that objects have, by their names there. */
+  /** Returns the columns with their names in objects, without those that objects lack. */
   private static StructType stored(StructType columns, Map<String, String> renamed) {
     StructType stored = new StructType();
     for (StructField field : columns.fields()) {

@@ -15,8 +15,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Reads the steps of a task. Where a file can't be read, Python reads on behind the rows that were handed out: it tries
- * the other copies, and words the error. So no row comes twice, and none is lost.
+ * Reads the steps of a task. If a file can't be read, Python continues behind the last returned row: it tries the other
+ * copies and raises the error. So each row is returned once.
  */
 final class LaneReader implements PartitionReader<ColumnarBatch> {
   private static final Logger LOG = LoggerFactory.getLogger(LaneReader.class);
@@ -64,7 +64,7 @@ final class LaneReader implements PartitionReader<ColumnarBatch> {
       try {
         batch = direct.next();
         return batch != null;
-      } catch (Exception e) { // Spark's are checked ones, which it throws without declaring them
+      } catch (Exception e) { // Spark throws checked exceptions that it doesn't declare
         if (e instanceof OutOfMemoryException || linked(() -> SparkInternals.isToEnd())) {
           throw e;
         }

@@ -5,6 +5,7 @@ import static io.txnlog.spark.SparkVersion.linked;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Optional;
 import java.util.UUID;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -13,12 +14,14 @@ import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.PartitionOffset;
 import org.apache.spark.sql.connector.read.streaming.ReadAllAvailable;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeMode;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.types.StructType;
 
-/** A stream that the log's process holds, and whose rows reach Spark in columns; in real time one by one. */
-class LaneStream implements MicroBatchStream, SupportsTriggerAvailableNow, SupportsRealTimeMode {
+/** A stream whose state the log's process holds. Its rows reach Spark in columns, in real time one by one. */
+final class LaneStream
+    implements MicroBatchStream, SupportsTriggerAvailableNow, SupportsRealTimeMode, ReportsSourceMetrics {
   private final String id = UUID.randomUUID().toString();
   private final String name;
   private final StructType columns;
@@ -28,7 +31,7 @@ class LaneStream implements MicroBatchStream, SupportsTriggerAvailableNow, Suppo
   private boolean frozen;
   private boolean stopped;
   private volatile boolean realTime;
-  private Offset followed;
+  private String kept;
   private Lane planned;
 
   LaneStream(String name, StructType columns, LogCalls log, Map<String, String> options) {
@@ -72,7 +75,7 @@ class LaneStream implements MicroBatchStream, SupportsTriggerAvailableNow, Suppo
     return all;
   }
 
-  /** Returns where a new query begins; Spark asks twice, and must be told the same. */
+  /** Returns the start of a new query. Spark asks twice and must get the same answer. */
   @Override
   public Offset initialOffset() {
     if (initial == null) {
@@ -92,7 +95,7 @@ class LaneStream implements MicroBatchStream, SupportsTriggerAvailableNow, Suppo
     return new At(ask("streamLatest", Map.of("start", start.json(), "limited", limited)));
   }
 
-  /** Returns that there may be a limit; which one, the options say. */
+  /** Returns a limit of any size: the options have the limits, and Python applies them. */
   @Override
   public ReadLimit getDefaultReadLimit() {
     return ReadLimit.maxRows(Long.MAX_VALUE);
@@ -101,6 +104,16 @@ class LaneStream implements MicroBatchStream, SupportsTriggerAvailableNow, Suppo
   @Override
   public Offset reportLatestOffset() {
     return new At(ask("streamNewest", Map.of()));
+  }
+
+  /** Returns how far the query is behind, and which open transaction holds it back; empty if the log doesn't know. */
+  @Override
+  public Map<String, String> metrics(Optional<Offset> consumed) {
+    try {
+      return consumed.isEmpty() ? Map.of() : LogCalls.texts(ask("streamBehind", Map.of("at", consumed.get().json())));
+    } catch (TxnLogException e) {
+      return Map.of("unknown", e.getMessage()); // a figure that is missing must not end the query
+    }
   }
 
   @Override
@@ -121,13 +134,13 @@ class LaneStream implements MicroBatchStream, SupportsTriggerAvailableNow, Suppo
     return planned.planInputPartitions();
   }
 
-  /** Returns what reads the batch that was planned last: Spark plans a batch before it asks, one after the other. */
+  /** Returns the reader factory of the batch that was planned last: Spark plans one batch at a time. */
   @Override
   public PartitionReaderFactory createReaderFactory() {
     return realTime ? new RealTimeReader.Factory() : planned.createReaderFactory();
   }
 
-  /** Does nothing once the stream is stopped, after which Spark may still say this of its last batch. */
+  /** Does nothing after {@link #stop}: Spark may commit the last batch of a stopped stream. */
   @Override
   public void commit(Offset end) {
     if (!stopped) {
@@ -151,17 +164,18 @@ class LaneStream implements MicroBatchStream, SupportsTriggerAvailableNow, Suppo
     realTime = true;
   }
 
-  /** Returns tasks that follow partitions as long as Spark has them run. */
+  /** Returns the tasks of a real-time batch; each follows partitions until the batch ends. */
   @Override
   public InputPartition[] planInputPartitions(Offset start) {
-    followed = start;
-    return RealTimeReader.tasks(log.ask("realTime", Map.of("options", options, "schema", columns.json(),
-        "start", start.json(), "tasks", linked(() -> SparkInternals.cores()))), linked(() -> SparkInternals.python()));
+    JsonNode planned = log.ask("realTime", Map.of("options", options, "schema", columns.json(), "start", start.json(),
+        "tasks", linked(() -> SparkInternals.cores())));
+    kept = planned.get("kept").asText();
+    return RealTimeReader.tasks(planned, linked(() -> SparkInternals.python()));
   }
 
-  /** Returns where a batch in real time has ended. */
+  /** Returns the end of a real-time batch. */
   @Override
   public Offset mergeOffsets(PartitionOffset[] places) {
-    return places.length == 0 ? followed : new At(log.ask("realTimeEnd", Map.of("places", places)));
+    return new At(log.ask("realTimeEnd", Map.of("kept", kept, "places", places)));
   }
 }

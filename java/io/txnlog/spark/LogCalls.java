@@ -46,7 +46,7 @@ final class LogCalls {
     return LOGS.computeIfAbsent(target, key -> new LogCalls(null, key));
   }
 
-  /** Returns an executor's process that isn't bound to one log, of the Python that the driver has. */
+  /** Returns an executor's process for all logs; it runs the driver's Python interpreter. */
   static LogCalls on(String interpreter) {
     return EXECUTORS.computeIfAbsent(interpreter, key -> new LogCalls(key, Map.of()));
   }
@@ -80,7 +80,7 @@ final class LogCalls {
     return Base64.getDecoder().decode(text.asText());
   }
 
-  /** Returns the numbers that a text stands for, in base64. */
+  /** Returns the numbers in a base64 text. */
   static long[] longs(JsonNode text) {
     ByteBuffer bytes = ByteBuffer.wrap(bytes(text)).order(ByteOrder.LITTLE_ENDIAN);
     long[] numbers = new long[bytes.remaining() / Long.BYTES];

@@ -17,8 +17,8 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * Reads row groups of an object by Spark's Parquet reader, after a look at all bytes that it will read: Parquet's own
- * checksums leave page headers out.
+ * Reads row groups of an object with Spark's Parquet reader. All bytes that it will read are checked first: Parquet's
+ * own checksums don't cover page headers.
  */
 final class ObjectReader implements DirectReader {
   private static final int STEP_BYTES = 1 << 20;

@@ -21,9 +21,9 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** Follows partitions: a Python process of the executor waits for their messages, and hands them over in columns. */
+/** Follows partitions: a Python process of the executor waits for messages and returns them as Arrow batches. */
 final class RealTimeReader implements SupportsRealTimeRead<InternalRow> {
-  private static final long WAIT_MILLIS_MAX = 1000; // so that a query which is stopped needn't wait for long
+  private static final long WAIT_MILLIS_MAX = 1000; // a stopped query ends within this time
 
   private final Task task;
   private final LogCalls calls;
@@ -37,16 +37,16 @@ final class RealTimeReader implements SupportsRealTimeRead<InternalRow> {
   private InternalRow row;
 
   /**
-   * Partitions, and where they are read on.
+   * Partitions and their starts.
    *
-   * @param python the interpreter that plans on the driver.
-   * @param schema the columns, and behind them those that tell a row's place, as JSON.
+   * @param python the driver's Python interpreter.
+   * @param schema the query's columns, then the columns of a row's place, as JSON.
    * @param published the index of the column that has the time of publishing.
    */
   record Task(String python, Map<String, String> options, String schema, int published, String begin)
       implements InputPartition {}
 
-  /** How far a task has come: up to {@code at}, and {@code done} rows of the answer behind it. */
+  /** The progress of a task: all rows up to {@code at}, and {@code done} rows of the answer behind it. */
   record Place(String begin, String at, String rows, int done) implements PartitionOffset {}
 
   /** Makes readers of tasks. */
@@ -64,7 +64,7 @@ final class RealTimeReader implements SupportsRealTimeRead<InternalRow> {
     this.next = at;
   }
 
-  /** Returns the tasks that Python's answer names. */
+  /** Returns the tasks in Python's answer. */
   static InputPartition[] tasks(JsonNode planned, String python) {
     List<InputPartition> tasks = new ArrayList<>();
     for (JsonNode begin : planned.get("tasks")) {
@@ -79,13 +79,13 @@ final class RealTimeReader implements SupportsRealTimeRead<InternalRow> {
     return nextWithTimeout(millis);
   }
 
-  /** Returns whether a row came in time; throws what Spark expects of a task that it has killed. */
+  /** Returns whether a row came in time. In a killed task it throws Spark's exception for killed tasks. */
   @Override
   public RecordStatus nextWithTimeout(Long millis) throws IOException {
     try {
       return came(millis);
     } catch (Exception e) {
-      if (e instanceof InterruptedException) { // which comes undeclared
+      if (e instanceof InterruptedException) { // it isn't declared
         linked(() -> SparkInternals.endIfKilled());
       }
       throw e;
@@ -113,7 +113,7 @@ final class RealTimeReader implements SupportsRealTimeRead<InternalRow> {
     return RecordStatus.newStatusWithArrivalTimeMs(row.getLong(task.published()) / 1000);
   }
 
-  /** True if a row of the answer is left; at its end the reader's place is behind it. */
+  /** True if the answer has another row. At the answer's end the reader's place moves behind the answer. */
   private boolean hasRow() throws IOException {
     while (rows == null || !rows.hasNext()) {
       if (answer == null || !answer.loadNextBatch()) {

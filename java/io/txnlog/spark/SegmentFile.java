@@ -117,7 +117,7 @@ final class SegmentFile implements AutoCloseable {
     }
   }
 
-  /** Throws if a column points beyond its data, where values would be of others' memory. */
+  /** Throws if a column points beyond its data: its values would be foreign memory. */
   private void check(FieldVector column) throws IOException {
     ValueVectorUtility.validate(column); // the sizes of buffers
     int rows = column.getValueCount();

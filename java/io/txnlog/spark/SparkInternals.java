@@ -83,7 +83,7 @@ final class SparkInternals {
     return ((SupportsWrite) pythonTable(schema, options)).newWriteBuilder(info);
   }
 
-  /** Returns the Python source's table: by Spark's list of Python sources, since the format's name is this jar's. */
+  /** Returns the Python source's table. It asks Spark's list of Python sources, as the format's name means this jar. */
   private static Table pythonTable(StructType schema, CaseInsensitiveStringMap options) {
     PythonDataSourceV2 source = new PythonDataSourceV2();
     source.setShortName("txnlog");
@@ -99,7 +99,7 @@ final class SparkInternals {
     return source.getTable(schema, new Transform[0], options.asCaseSensitiveMap());
   }
 
-  /** Returns what reads columns of Parquet files in batches, whatever the session says beside the options. */
+  /** Returns a reader factory for columns of Parquet files; the options override the session's settings. */
   static PartitionReaderFactory parquet(Map<String, String> options, StructType columns) {
     CaseInsensitiveStringMap given = new CaseInsensitiveStringMap(options);
     ParquetScanBuilder builder = new ParquetTable("txnlog", SparkSession.active(), given,
@@ -109,7 +109,7 @@ final class SparkInternals {
     return builder.build().toBatch().createReaderFactory();
   }
 
-  /** Returns row groups as a task of the Parquet reader, which takes those whose middle lies between the ends. */
+  /** Returns a task of the Parquet reader: row groups whose middle lies in the byte range. */
   static InputPartition filePartition(ObjectRun run) {
     return new FilePartition(0, new PartitionedFile[] {new PartitionedFile(row(), SparkPath$.MODULE$
         .fromPathString("file://" + run.path()), run.start(), run.end() - run.start(), new String[0], 0, run.size(),
@@ -183,19 +183,19 @@ final class SparkInternals {
     return new GenericInternalRow(values);
   }
 
-  /** True if the task that runs is to end, whatever it reads. */
+  /** True if Spark has killed or interrupted the running task. */
   static boolean isToEnd() {
     TaskContext task = TaskContext.get();
     return Thread.currentThread().isInterrupted() || (task != null && task.isInterrupted());
   }
 
-  /** Throws what ends the task that runs, if Spark has killed it. */
+  /** Throws Spark's exception for killed tasks if the running task was killed. */
   static boolean endIfKilled() {
     TaskContext.get().killTaskIfInterrupted();
     return false;
   }
 
-  /** Returns how many tasks the session's cluster runs at once, as far as it knows now. */
+  /** Returns the number of tasks that the cluster runs at once, as far as the session knows. */
   static int cores() {
     return SparkSession.active().sparkContext().defaultParallelism();
   }

@@ -17,7 +17,7 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
   private final TxnLogRead read;
   private final TxnLogBatch batch;
   private volatile boolean streams;
-  private volatile TxnLogStream stream;
+  private volatile LaneStream stream;
   private JsonNode outlook;
   private JsonNode pinned;
 
@@ -48,7 +48,7 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
     if (read.byPythonSource()) {
       return linked(() -> SparkInternals.pythonScan(read.columns(), read.options())).toMicroBatchStream(checkpoint);
     }
-    stream = new TxnLogStream(read);
+    stream = new LaneStream(read.table().topic(), read.columns(), read.table().log(), read.options());
     return stream;
   }
 

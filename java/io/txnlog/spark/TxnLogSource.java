@@ -9,7 +9,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The format {@code txnlog}: with this jar Spark takes it in the place of the Python source of that name. */
+/** The format {@code txnlog}: with this jar Spark uses it instead of the Python source of that name. */
 public final class TxnLogSource implements TableProvider, DataSourceRegister {
   @Override
   public String shortName() {
