@@ -41,7 +41,9 @@ class Guarded:
 
     TOPICS = ("bank/public/orders", "bank/public/bills", "shop/public/orders")
 
-    def __init__(self, root: Path, signer: Signer, limits: Limits | None = None, **server: Any) -> None:
+    def __init__(
+        self, root: Path, signer: Signer, limits: Limits | None = None, places: Sequence[str] = (), **server: Any
+    ) -> None:
         self.root = root
         self.signer = signer
         self._stack = ExitStack()
@@ -49,7 +51,8 @@ class Guarded:
         with connect(root) as log:
             for name in self.TOPICS:
                 log.create_topic(name)
-        self.door = Door(Verifier(Keys([signer.public_file])), Usage(limits or Limits()), Audit(self.audit_file))
+        verifier, audit = Verifier(Keys([signer.public_file])), Audit(self.audit_file)
+        self.door = Door(verifier, Usage(limits or Limits()), audit, places=tuple(places))
         self.server = Server(Target.of(root, None).service(), "127.0.0.1", 0, door=self.door, **server)
         self._stack.enter_context(self.server)
 

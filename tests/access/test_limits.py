@@ -14,6 +14,7 @@ import pytest
 
 from tests.access.authority import Signer
 from tests.access.conftest import Guarded
+from tests.access.test_conversations import Conversation
 from tests.access.test_owners import transport
 from tests.access.test_roles import BILLS, ORDERS
 from tests.log.reading import told_by
@@ -362,6 +363,29 @@ def test_refused_changes_are_noted(guarded: Guarded) -> None:
     assert bob.topics()
     noted = [(line["who"], line["call"], line["outcome"]) for line in lines(guarded)]
     assert noted == [("bob", "DeleteTopic", "PERMISSION_DENIED"), ("bob", "CreateTopic", "TOPIC_EXISTS")]
+
+
+def test_subscriptions_that_consumers_make_and_takeovers_are_noted(guarded: Guarded) -> None:
+    """Connect with a new durable subscription, with it again, without a role, and with one that isn't durable; then
+    take over a transactional id, as its owner and as somebody else."""
+    alice, bob = guarded.connect("alice", **ALL), guarded.connect("bob", produce=["bank/*"], consume=["shop/*"])
+    for _ in range(2):
+        alice.subscribe(ORDERS, "made").close()
+    with pytest.raises(PermissionDeniedError):
+        Conversation(guarded, consume=["shop/*"]).subscribe(ORDERS)
+    alice.reader(ORDERS).close()
+    for _ in range(2):
+        alice.producer(ORDERS, transactional_id="teller").close()
+    with pytest.raises(PermissionDeniedError):
+        bob.producer(ORDERS, transactional_id="teller")
+    guarded.connect("chief", **ALL).producer(ORDERS, transactional_id="teller").close()
+    assert [(line["who"], line["call"], line["outcome"]) for line in lines(guarded)] == [
+        ("alice", "CreateSubscription", "ok"),
+        ("bob", "CreateSubscription", "PERMISSION_DENIED"),
+        ("bob", "OpenProducer", "PERMISSION_DENIED"),
+        ("chief", "OpenProducer", "ok"),
+    ]
+    assert "token" not in json.dumps([line["what"] for line in lines(guarded)])
 
 
 def test_owners_own_end_is_no_administrative_change(guarded: Guarded) -> None:

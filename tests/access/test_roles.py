@@ -112,7 +112,7 @@ CASES: list[tuple[str, frozenset[str], Make]] = [
     ("ListSegments", NOBODY, lambda p: pb.ListSegmentsRequest()),
     ("CondemnSegments", NOBODY, lambda p: pb.CondemnSegmentsRequest()),
     ("JudgeFiles", NOBODY, lambda p: pb.JudgeFilesRequest()),
-    ("AddRoot", NOBODY, lambda p: pb.AddRootRequest(request_id=p.id(), name="b", uri="/no/such/root")),
+    ("AddRoot", NOBODY, lambda p: pb.AddRootRequest(request_id=p.id(), name="b", uri=f"{p.guarded.root}/b")),
     ("RemoveRoot", NOBODY, lambda p: pb.RemoveRootRequest(request_id=p.id(), name="no-such")),
     ("ListHotSegments", PRODUCE | ADMIN, lambda p: pb.ListHotSegmentsRequest(topic=ORDERS)),
     ("ListSegmentEntries", PRODUCE | ADMIN, lambda p: pb.ListSegmentEntriesRequest(topic=ORDERS, path="x")),

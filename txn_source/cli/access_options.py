@@ -13,6 +13,7 @@ from txn_source.metadata.stub.credentials import is_loopback
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import parse_size
 from txn_source.model.values import dataclass
+from txn_source.storage.allowed_places import AllowedPlaces
 
 if TYPE_CHECKING:
     from txn_source.metadata.access.door import Door
@@ -44,6 +45,14 @@ TokenIssuer = Annotated[str | None, _option("NAME", "The issuer that tokens must
 AuditLog = Annotated[
     Path | None, _option("FILE", 'A line of JSON for each administrative change; "-": in the log of the service.')
 ]
+Place = Annotated[
+    list[str] | None,
+    _option(
+        "URI",
+        "A folder or prefix, with its parameters, that callers with a token may name for objects and copies, beside the"
+        " log's own roots.",
+    ),
+]
 MaxCalls = Annotated[float | None, _option("N", "Calls in a second.", _LIMITS, min=0.01)]
 MaxAnswers = Annotated[str | None, _option("SIZE", "Bytes of answers in a second, such as 10m.", _LIMITS)]
 MaxRequest = Annotated[str | None, _option("SIZE", "Bytes of one request, such as 1m.", _LIMITS)]
@@ -68,6 +77,7 @@ class AccessOptions:
     max_request: str | None = None
     max_consumers: int | None = None
     max_transactions: int | None = None
+    places: list[str] | None = None
 
     def check(self, host: str) -> None:
         """Raise INVALID_ARGUMENT for options that don't go together, before anything starts."""
@@ -86,6 +96,9 @@ class AccessOptions:
             )
         if self.max_transactions is not None and not self.token_keys:
             raise InvalidArgumentError("Without tokens a transaction belongs to nobody.", "Give --token-keys, too.")
+        if self.places and not self.token_keys:
+            raise InvalidArgumentError("Without tokens any place may be named.", "Give --token-keys, too.")
+        AllowedPlaces(self.places or ())
 
     def tls(self) -> Any:
         """Return what connections are made with; None: plain text."""
@@ -118,7 +131,7 @@ class AccessOptions:
         if self.token_keys:
             verifier = Verifier(Keys(self.token_keys), self.token_audience, self.token_issuer)
         audit = None if self.audit_log is None else Audit(None if str(self.audit_log) == "-" else self.audit_log)
-        return Door(verifier, Usage(limits), audit)
+        return Door(verifier, Usage(limits), audit, places=tuple(self.places or ()))
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from txn_source.cli.access_options import (
     MaxConsumers,
     MaxRequest,
     MaxTransactions,
+    Place,
     TlsCert,
     TlsClientCa,
     TlsKey,
@@ -181,6 +182,7 @@ def serve(
     max_request: MaxRequest = None,
     max_consumers: MaxConsumers = None,
     max_transactions: MaxTransactions = None,
+    place: Place = None,
 ) -> None:
     """Run the metadata service of a log; a missing or empty root becomes a new log.
 
@@ -202,6 +204,7 @@ def serve(
         max_request,
         max_consumers,
         max_transactions,
+        place,
     )
     access.check(host)
     rounds = Rounds(parse_duration(maintenance_interval), parse_duration(snapshot_interval) or None)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,6 @@ FIRST_REQUEST_S = 10.0
 """So long a connection may take to send the head of a request."""
 _GRACE_S = 2
 _AT_ONCE = 64
-_SHARE_OF_ONE = 0.5
-"""So much of all connections one address may have."""
 _log = logging.getLogger(__name__)
 
 
@@ -65,25 +64,26 @@ class Certificates:
 
 
 class Prompt(H11Protocol):
-    """A connection that is closed if a request that it begins, or its first one, isn't there in time, or at once if its
-    address has as many as one may have.
+    """A connection that is closed if the head of its first request, or of a request that it began, is late, or to make
+    room for a new one.
 
-    uvicorn closes those that are idle after an answer; one on which nothing ever comes would stay, and keep a file. And
-    what one address has open must not take the place of all others.
+    uvicorn closes connections that are idle after an answer. One without any request would stay, and keep a file. A new
+    connection is always accepted: it may be the check whether the service lives. Room is made by the address with most
+    connections, so one address never keeps others out.
     """
 
     _place = ""
+    _made = 0.0
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
         super().connection_made(transport)
+        self._made = self.loop.time()
         if self.client is not None:
             self._place = place_of("http:{}:{}".format(*self.client))
-        if self._is_one_too_many():
-            transport.close()
-        else:
-            self._wait()
+        self._make_room()
+        self._wait()
 
     def data_received(self, data: bytes) -> None:
         """Take a part of a request."""
@@ -98,14 +98,26 @@ class Prompt(H11Protocol):
     def _unsupported_upgrade_warning(self) -> None:
         """Say nothing where uvicorn would advise to install what speaks WebSocket: nobody here does."""
 
-    def _is_one_too_many(self) -> bool:
-        if self.limit_concurrency is None:
-            return False
-        of_it = sum(isinstance(each, Prompt) and each._place == self._place for each in self.connections)
-        return bool(of_it > self.limit_concurrency * _SHARE_OF_ONE)
+    def _make_room(self) -> None:
+        """Close an idle connection, the oldest of the address that has most, if there are as many as may be."""
+        if self.limit_concurrency is None or len(self.connections) < self.limit_concurrency:
+            return
+        idle = [each for each in self.connections if isinstance(each, Prompt) and each is not self and each.is_idle]
+        if not idle:
+            self.transport.close()  # all others get an answer now
+            return
+        counts = Counter(each._place for each in self.connections if isinstance(each, Prompt))
+        closed = min(idle, key=lambda each: (-counts[each._place], each._made))
+        self.connections.discard(closed)  # uvicorn counts it until it is gone, and would refuse the new one
+        closed.transport.close()
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no request is answered on it."""
+        return self.cycle is None or bool(self.cycle.response_complete)
 
     def _wait(self) -> None:
-        if self.cycle is not None and not self.cycle.response_complete:
+        if not self.is_idle:
             self._stop_waiting()
         elif self._timer is None:
             self._timer = self.loop.call_later(FIRST_REQUEST_S, self._give_up)
@@ -117,7 +129,7 @@ class Prompt(H11Protocol):
 
     def _give_up(self) -> None:
         self._timer = None
-        if self.cycle is None or self.cycle.response_complete:
+        if self.is_idle:
             self.transport.close()
 
 

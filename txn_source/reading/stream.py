@@ -166,6 +166,10 @@ class Stream(Generic[L]):
             DataLossError: the next messages are gone, or their topic was deleted.
             InvalidArgumentError: the checkpoint is of another log, or of a level at which the stream can't go on.
         """
+        return self.step(start, limited=limited)[0]
+
+    def step(self, start: StreamOffset, *, limited: bool) -> tuple[StreamOffset, L]:
+        """Return what ``latest`` returns, and the look that has the end."""
         for _ in range(0 if self._request.fail_on_data_loss else _LOOKS_MAX):
             try:
                 return self._latest(start, limited=limited)
@@ -176,8 +180,8 @@ class Stream(Generic[L]):
         except TopicNotFoundError as error:
             raise self._gone(start, error) from error
 
-    def plan(self, start: StreamOffset, end: StreamOffset) -> ReadPlan:
-        """Return the tasks of the batch between two offsets.
+    def plan(self, start: StreamOffset, end: StreamOffset, look: L | None = None) -> ReadPlan:
+        """Return the tasks of the batch between two offsets. ``look``: one that has the end; None: look now.
 
         The batch is read at the level of its offset, or at the stream's level if the offset has none.
 
@@ -187,8 +191,9 @@ class Stream(Generic[L]):
                 read_uncommitted.
         """
         request = self._request if end.level is None else replace(self._request, isolation_level=end.level)
-        look = self._look(end)
-        self._check_log(look, end)
+        if look is None:
+            look = self._look(end)
+            self._check_log(look, end)
         found = {of.name: of for of in look.partitions}
         wanted: list[tuple[Any, PositionRange]] = []
         inside: dict[Name, Inside] = {}
@@ -251,7 +256,7 @@ class Stream(Generic[L]):
         tops = self._tops(look, [of.bounds.log_start for of in look.partitions])
         return self._guard.marked(self._offset(look, tops))
 
-    def _latest(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
+    def _latest(self, start: StreamOffset, *, limited: bool) -> tuple[StreamOffset, L]:
         try:
             begin = self._guard.begin(start)
         except (TopicNotFoundError, SubscriptionNotFoundError):
@@ -267,10 +272,10 @@ class Stream(Generic[L]):
         # A move of the query is recorded at once, also by a batch without messages.
         if begin is start and (ends == starts or self._waits_for_more(look, starts, tops, limits)):
             self._guard.waiting(look)
-            return start
+            return start, look
         self._last_batch_s = self._clock()
         end = self._offset(look, ends)
-        return replace(
+        end = replace(
             end,
             positions={**{name: begin.positions[name] for name in others}, **end.positions},
             begins=_begins(look, starts, begin, moved=begin is not start),
@@ -280,6 +285,7 @@ class Stream(Generic[L]):
             topics={**start.topics, **end.topics},
             traces={**{name: trace for name, trace in start.traces.items() if name in others}, **end.traces},
         )
+        return end, look
 
     def _ready(self, start: StreamOffset, begin: StreamOffset) -> tuple[L, list[Name], list[Position]]:
         """Return a look, the partitions that the query no longer takes, and the starts of the look's partitions.

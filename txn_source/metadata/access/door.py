@@ -45,6 +45,8 @@ class Door:
     audit: Audit | None = None
     refusals: Refusals = field(default_factory=Refusals)
     failures: Failures = field(default_factory=Failures)
+    places: tuple[str, ...] = ()
+    """Paths and URIs, beside the log's roots, that callers with a token may name for objects and copies."""
 
     def admit(self, method: str, context: grpc.ServicerContext, request_bytes: int | None = None) -> Visitor:
         """Return who makes a call with a request, or, without one, begins a conversation.

@@ -34,6 +34,7 @@ from txn_source.model.errors import LimitExceededError, PermissionDeniedError, R
 from txn_source.model.roles import Role
 from txn_source.model.topic_name import TopicName, parse_namespace
 from txn_source.model.transaction import id_of
+from txn_source.storage.allowed_places import AllowedPlaces
 from txn_source.storage.segment import SegmentName
 
 _PAUSE_S = 0.05
@@ -46,6 +47,9 @@ _LOOK_UPS: Mapping[Of, Callable[..., dict[int, Whereabouts]]] = {
     Of.TRANSACTION: whereabouts.of_transactions,
 }
 _Call = Callable[[str, Message], Message]
+Change = tuple[str, Message]
+"""The name of a call and its request."""
+_SUBSCRIBED = "CreateSubscription"
 _WHAT = {Of.PRODUCER: "Producer", Of.TRANSACTION: "Transaction"}
 
 
@@ -78,6 +82,9 @@ class Guard:
             UnauthenticatedError, LimitExceededError: it isn't let in.
         """
         visitor = self._door.admit(name, context)
+        if visitor.known and not visitor.roles.of(*CONSUME):  # it could occupy all places of consumers
+            with self._counted(name, visitor):
+                raise _denied(visitor, CONSUME, "any topic")
         with ExitStack() as held:
             try:
                 held.enter_context(self._door.usage.consumer(visitor.name))
@@ -115,40 +122,45 @@ class Guard:
         if visitor.known:
             error = expired(Identity(visitor.name, visitor.roles, visitor.ends_at)).error
             ending = Ending(visitor.ends_at, error)
-        seeks: dict[int, pb.SeekSubscriptionRequest] = {}
-        for answer in self._service.converse(name, self._admitted(name, requests, visitor, seeks), ending):
-            self._note_seek(visitor, answer, seeks)
+        changes: list[tuple[int, Change]] = []
+        for answer in self._service.converse(name, self._admitted(name, requests, visitor, changes), ending):
+            self._note_change(visitor, answer, changes)
             while is_active() and self._door.usage.is_overdrawn(visitor.name):  # not refused, but held up
                 time.sleep(_PAUSE_S)
             self._door.usage.answered(visitor.name, answer.ByteSize())
             yield answer
 
     def _admitted(
-        self, name: str, requests: Iterable[Any], visitor: Visitor, seeks: dict[int, pb.SeekSubscriptionRequest]
+        self, name: str, requests: Iterable[Any], visitor: Visitor, changes: list[tuple[int, Change]]
     ) -> Iterator[Any]:
-        """Yield the requests of a conversation that are allowed, its seeks noted; raise at the first one that isn't."""
+        """Yield the allowed requests of a conversation; raise at the first other one. ``changes`` gets those that the
+        audit records, with their sequence, which a client may use twice."""
         for request in requests:
             self._wait_for_room(visitor, request.ByteSize())
-            seek = request.seek if request.HasField("seek") else None
+            change = _change_in(request)
             try:
                 if visitor.known:
                     with self._counted(name, visitor):
                         self._check(REQUIREMENTS[name], request, visitor)
             except TxnLogError as error:
-                if seek is not None:
-                    self._note(visitor, "SeekSubscription", seek, error.code)
+                if change is not None:
+                    self._note(visitor, *change, error.code)
                 raise
-            if seek is not None and self._door.audit is not None:
-                seeks[request.sequence] = seek
+            if change is not None and self._door.audit is not None:
+                changes.append((request.sequence, change))
             yield request
 
-    def _note_seek(self, visitor: Visitor, answer: Any, seeks: dict[int, pb.SeekSubscriptionRequest]) -> None:
-        if not seeks or not answer.HasField("receipt"):
+    def _note_change(self, visitor: Visitor, answer: Any, changes: list[tuple[int, Change]]) -> None:
+        subscribed = answer.HasField("subscribed")
+        if not subscribed and not answer.HasField("receipt"):
             return
-        seek = seeks.pop(answer.receipt.sequence, None)
-        if seek is not None:
-            outcome = answer.receipt.error.code if answer.receipt.HasField("error") else "ok"
-            self._note(visitor, "SeekSubscription", seek, outcome)
+        for at, (sequence, (call, request)) in enumerate(changes):
+            if (call == _SUBSCRIBED) == subscribed and (subscribed or sequence == answer.receipt.sequence):
+                del changes[at]
+                failed = not subscribed and answer.receipt.HasField("error")
+                if not subscribed or answer.subscribed.created:
+                    self._note(visitor, call, request, answer.receipt.error.code if failed else "ok")
+                return
 
     def _wait_for_room(self, visitor: Visitor, request_bytes: int) -> None:
         """Wait until the visitor's limit lets one more through."""
@@ -180,8 +192,21 @@ class Guard:
             if need.of is Of.TOPIC:
                 for name in values(request, need.field):
                     _need_role(visitor, need.roles, TopicName.parse(name))
+            elif need.of is Of.PLACE:
+                for uri in values(request, need.field):
+                    self._check_place(uri)
             else:
                 self._check_ids(need, request, visitor)
+
+    def _check_place(self, uri: str) -> None:
+        log: Any = self._service.call("GetLog", pb.GetLogRequest())
+        if not AllowedPlaces([log.storage_uri, *(root.uri for root in log.roots), *self._door.places]).has(uri):
+            raise PermissionDeniedError(
+                f"{uri.partition('?')[0]!r} lies in no place that a token may name: the service would go there with its"
+                " own credentials.",
+                "Use a folder in the log's root, or have whoever runs the service list the place: txnlog serve --place"
+                " URI.",
+            )
 
     def _check_ids(self, need: Need, request: Any, visitor: Visitor) -> None:
         if need.of is Of.TRANSACTION:
@@ -340,7 +365,10 @@ class Guard:
     @contextmanager
     def _audited(self, name: str, request: Any, visitor: Visitor) -> Iterator[None]:
         rule = REQUIREMENTS.get(name)
-        if rule is None or not rule.audited or (name == "EndTransaction" and not request.forced):
+        ordinary = (name == "EndTransaction" and not request.forced) or (
+            name == "OpenProducer" and not self._takes_over(request, visitor)
+        )
+        if rule is None or not rule.audited or ordinary:
             yield
             return
         try:
@@ -351,9 +379,30 @@ class Guard:
             raise
         self._note(visitor, name, request, "ok")
 
+    def _takes_over(self, request: pb.OpenProducerRequest, visitor: Visitor) -> bool:
+        """True if a transactional id belongs to somebody else: the takeover aborts his open transactions."""
+        if self._door.audit is None or not visitor.known or not request.HasField("transactional_id"):
+            return False
+        topic, id_ = TopicName.parse(request.topic), request.transactional_id
+        owner = self._service.look(lambda connection: whereabouts.owner_of_transactional_id(connection, topic, id_))
+        return owner not in (None, visitor.name)
+
     def _note(self, visitor: Visitor, name: str, request: Any, outcome: str) -> None:
         if self._door.audit is not None:
             self._door.audit.note(visitor.name, visitor.peer, name, request, outcome)
+
+
+def _change_in(request: Any) -> Change | None:
+    """Return the change in a conversation's request that the audit records, as the call that would make it."""
+    if request.HasField("seek"):
+        return "SeekSubscription", request.seek
+    if not request.HasField("subscribe") or not request.subscribe.durable:
+        return None
+    of = request.subscribe
+    made = pb.CreateSubscriptionRequest(
+        topic=of.topic, name=of.name, type=of.type, isolation_level=of.isolation_level, place=of.place
+    )
+    return _SUBSCRIBED, made
 
 
 def _need_role(visitor: Visitor, roles: tuple[Role, ...], topic: TopicName) -> None:

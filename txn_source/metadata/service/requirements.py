@@ -26,13 +26,16 @@ class Of(Enum):
     """Its topic; and it must be the caller's own."""
     TRANSACTION = "transaction"
     """It must be the caller's own."""
+    PLACE = "place"
+    """It must be one of ``AllowedPlaces``, whatever roles the caller has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
     """One of some roles for each topic that a field names. Parts of the field's path stand between dots.
 
-    Values of repeated fields all count, of a map its keys, and of what isn't set none.
+    Values of repeated fields all count, of a map its keys, or the value of the key behind the dot, and of what isn't
+    set none.
     """
 
     of: Of
@@ -74,12 +77,12 @@ _ACKNOWLEDGED = Need(Of.SUBSCRIPTION, "acknowledgements.subscription_id", CONSUM
 
 REQUIREMENTS: Mapping[str, Rule] = {
     "GetLog": Rule(),
-    "CreateTopic": _topic(ADMIN, "name", audited=True),
+    "CreateTopic": Rule((Need(Of.TOPIC, "name", ADMIN), Need(Of.PLACE, "layered_policies.offload_uri")), audited=True),
     "UpdateTopic": _topic(ADMIN, "name", audited=True),
     "ListTopics": Rule(by_hand=True),
     "DeleteTopic": _topic(ADMIN, "name", audited=True),
     "RollLedger": _topic(ADMIN, "name", audited=True),
-    "OpenProducer": _topic(PRODUCE),
+    "OpenProducer": _topic(PRODUCE, audited=True),
     "Append": Rule((Need(Of.PRODUCER, "producer_id", PRODUCE), Need(Of.TRANSACTION, "txn"))),
     "CommitBatch": Rule(
         (Need(Of.TOPIC, "topics.name", PRODUCE), Need(Of.PRODUCER, "topics.producer_id", PRODUCE)), some=PRODUCE
@@ -123,12 +126,14 @@ REQUIREMENTS: Mapping[str, Rule] = {
     "TrimTopic": _topic(ADMIN, audited=True),
     "ListDoomedFiles": Rule(by_hand=True),
     "ForgetDoomedFiles": Rule(by_hand=True),
-    "AddRoot": Rule(whole_log=ADMIN, audited=True),
+    "AddRoot": Rule((Need(Of.PLACE, "uri"),), whole_log=ADMIN, audited=True),
     "RemoveRoot": Rule(whole_log=ADMIN, audited=True),
     "ListHotSegments": _topic((Role.PRODUCE, Role.ADMIN)),
     "ListSegmentEntries": _topic((Role.PRODUCE, Role.ADMIN)),
     "ChangeSegmentRoots": Rule((Need(Of.TOPIC, "topic", (Role.PRODUCE, Role.ADMIN)),), by_hand=True),
-    "ChangePolicies": Rule((Need(Of.TOPIC, "scope.topic", ADMIN),), by_hand=True, audited=True),
+    "ChangePolicies": Rule(
+        (Need(Of.TOPIC, "scope.topic", ADMIN), Need(Of.PLACE, "set.offload_uri")), by_hand=True, audited=True
+    ),
     "GetPolicies": Rule((Need(Of.TOPIC, "scope.topic", ANY),), by_hand=True),
     "CreateSubscription": _topic(CONSUME, audited=True),
     "ListSubscriptions": _topic(CONSUME),
@@ -154,6 +159,10 @@ def values(message: Message, field: str) -> Iterator[Any]:
     if described.has_presence and not message.HasField(name):
         return
     value = getattr(message, name)
+    if rest and described.message_type is not None and described.message_type.GetOptions().map_entry:
+        if rest in value:
+            yield value[rest]
+        return
     found = list(value) if described.is_repeated else [value]
     for each in found:
         if rest:

@@ -69,6 +69,21 @@ def of_producers(connection: Connection, ids: Iterable[int]) -> dict[int, Wherea
     return _found(connection, query, id_, ids)
 
 
+def owner_of_transactional_id(connection: Connection, topic: TopicName, transactional_id: str) -> str | None:
+    """Return the owner of the newest producer with a transactional id; None: there is none, or nobody is known."""
+    query = (
+        select(owners.c.owner)
+        .select_from(producers)
+        .join(topics, topics.c.topic_id == producers.c.topic_id)
+        .outerjoin(owners, (owners.c.kind == PRODUCER) & (owners.c.key == cast(producers.c.producer_id, String)))
+        .where(topics.c.name == str(topic), producers.c.transactional_id == transactional_id)
+        .order_by(producers.c.epoch.desc())
+        .limit(1)
+    )
+    found: str | None = connection.execute(query).scalar()
+    return found
+
+
 def of_transactions(connection: Connection, ids: Iterable[int]) -> dict[int, Whereabouts]:
     """Return where those of some transactions that there are have written so far, and whose they are."""
     found: dict[int, Whereabouts] = {}

@@ -115,28 +115,28 @@ def follow(options: Mapping[str, str], schema: str, at: str, wait_ms: int) -> di
     given = json.dumps(options, sort_keys=True)
     target = _wanted(given).target
     stream, columns = _stream(given, schema, tuple(sorted(start.positions)), identity_of(target))
-    while (end := _latest(stream, start)) is start:
+    while (step := _step(stream, start))[0] is start:
         left = until - time.monotonic()
         if left <= 0:
             return None
         time.sleep(min(pause, left))
         pause = min(pause * 1.25, _IDLE_S)
     batches: list[pa.RecordBatch] = []
-    for task in tasks_of(stream.plan(start, end), target, columns):
+    for task in tasks_of(stream.plan(start, *step), target, columns):
         assert isinstance(task, TaskPartition)
         batches += task.rows()
-    return {"at": _text(end), "rows": b64encode(_stream_of(batches)).decode()}
+    return {"at": _text(step[0]), "rows": b64encode(_stream_of(batches)).decode()}
 
 
-def _latest(stream: Stream[Source], start: StreamOffset) -> StreamOffset:
+def _step(stream: Stream[Source], start: StreamOffset) -> tuple[StreamOffset, Source]:
     """Return the end of the next answer. Only a large answer is limited, since counting its bytes costs two calls."""
-    end = stream.latest(start, limited=False)
+    end, look = stream.step(start, limited=False)
     entries = 0
     for name, until in end.positions.items():
         at = start.next(name)
         begin = until if at is None else position_of(at)
         entries += until.entry_id - begin.entry_id if until.ledger_id == begin.ledger_id else _FEW_ENTRIES + 1
-    return end if end is start or entries <= _FEW_ENTRIES else stream.latest(start)
+    return (end, look) if end is start or entries <= _FEW_ENTRIES else stream.step(start, limited=True)
 
 
 @functools.lru_cache(256)
