@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,22 @@ def copy(name: str, source: str, target: str, limit: int) -> None:
     held = rows.repartition(2).mapInArrow(_held, "transfer bigint, leg string")
     sink = held.writeStream.format("txnlog").options(**where, topic=target)
     _queries[name] = sink.option("checkpointLocation", f"/tmp/checkpoints/{name}").start()
+
+
+def watch(topic: str) -> int:
+    """Return the number of messages in the first batch of a query in real time; Spark asks the executors' Python."""
+    options = {"endpoint": os.environ["TXNLOG_ENDPOINT"], "topic": topic, "startingOffsets": "earliest"}
+    stream = _spark().readStream.format("txnlog").options(**options, isolationLevel="read_uncommitted").load()
+    sink = stream.writeStream.foreach(lambda row: None).outputMode("update").trigger(realTime="10 seconds")
+    query = sink.option("checkpointLocation", f"/tmp/checkpoints/watch-{time.monotonic_ns()}").start()
+    try:
+        while query.isActive and not query.recentProgress:
+            time.sleep(0.1)
+    finally:
+        query.stop()
+    if (error := query.exception()) is not None:
+        raise error
+    return sum(progress.numInputRows for progress in query.recentProgress)
 
 
 def progress(name: str) -> dict[str, Any]:

@@ -72,6 +72,11 @@ def test_batch(cluster: Cluster, written: list[int]) -> None:
     assert cluster.call("driver", "sql", statement=count) == [["credit", below], ["debit", below]]
 
 
+def test_real_time(cluster: Cluster, written: list[int]) -> None:
+    """Follow the topic on the executors, through the services."""
+    assert cluster.call("driver", "watch", topic=TRANSFERS) == 202
+
+
 def test_subscription(cluster: Cluster, written: list[int]) -> None:
     """Consume on a third host, in two goes and as the document says: each message is received once."""
     first = cluster.call("booking", "consume", topic=TRANSFERS, subscription="booking", most=60)

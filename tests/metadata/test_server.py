@@ -127,46 +127,74 @@ def test_connection_survives_a_restart_of_the_server(remote_site: Site) -> None:
     eventually(listed)
 
 
-def test_conversations_beyond_the_limit_are_refused_before_they_subscribe(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Hold as many as there may be, silently: one more is refused by the limit, calls go on, and one that ends makes
-    room."""
+@pytest.fixture
+def small_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A service that takes two consumers, and has eighteen threads."""
     monkeypatch.setattr("txn_source.metadata.service.server.MAX_CONSUMERS", 2)
     monkeypatch.setattr("txn_source.metadata.delivery.consumer_hub.MAX_CONSUMERS", 2)
     connect(tmp_path / "log").close()
-    service, begun = service_over(tmp_path / "log"), threading.Semaphore(0)
-    converse = service.converse
+    with Server(service_over(tmp_path / "log"), "127.0.0.1", 0) as server:
+        yield server
 
-    def counted(name: str, requests: Any) -> Iterator[Any]:
-        begun.release()
-        yield from converse(name, requests)
 
-    monkeypatch.setattr(service, "converse", counted)
-    with Server(service, "127.0.0.1", 0) as server, connect(endpoint=server.address) as log:
-        channel = grpc.insecure_channel(server.address)
-        consume = channel.stream_stream(f"/{SERVICE_NAME}/Consume")
-        gate = threading.Event()
+class Silent:
+    """Calls that never send their message, until the block is left."""
 
-        def silent() -> Iterator[bytes]:
-            gate.wait(30)
-            yield from ()
+    def __init__(self, server: Server) -> None:
+        self.channel = grpc.insecure_channel(server.address)
+        self._gate = threading.Event()
+        self._calls: list[Any] = []
+
+    def __enter__(self) -> Silent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._gate.set()
+        self.channel.close()
+
+    def begin(self, name: str, count: int) -> None:
+        kind = self.channel.stream_stream if name == "Consume" else self.channel.stream_unary
+        call: Any = kind(f"/{SERVICE_NAME}/{name}")
+        self._calls += [(call if name == "Consume" else call.future)(self._never()) for _ in range(count)]
+
+    def _never(self) -> Iterator[bytes]:
+        self._gate.wait(300)
+        yield from ()
+
+
+def test_consumers_beyond_the_limit_are_refused(small_server: Server) -> None:
+    """Begin conversations that say nothing, which count for nothing; then connect two consumers: one more is refused,
+    calls are answered, and a consumer that goes makes room."""
+    with Silent(small_server) as silent, connect(endpoint=small_server.address) as log:
+        silent.begin("Consume", 5)
+        log.create_topic("t")
+        consumers = [log.subscribe("t", f"s{number}") for number in range(2)]
+        consume = silent.channel.stream_stream(f"/{SERVICE_NAME}/Consume")
 
         def refusal() -> str:
-            try:
-                assert list(consume(iter([]))) == []
-            except grpc.RpcError as error:
-                return f"{error.code().name}: {error.details()}"
-            return ""
+            with pytest.raises(grpc.RpcError) as caught:
+                list(consume(iter([b""])))
+            return str(caught.value.details())
 
-        held = [consume(silent()) for _ in range(2)]
-        assert all(begun.acquire(timeout=30) for _ in held)
-        assert refusal().startswith("UNAVAILABLE: [TXNLOG_UNAVAILABLE] This service has 2 consumers connected")
-        assert log.topics() == []
-        gate.set()
-        assert [list(conversation) for conversation in held] == [[], []]
-        eventually(lambda: refusal() == "")
-        channel.close()
+        assert "[TXNLOG_UNAVAILABLE] This service has 2 consumers connected" in refusal()
+        assert log.topics() == ["t"]
+        consumers.pop().close()
+        eventually(lambda: "2 consumers" not in refusal())
+        consumers.pop().close()
+
+
+def test_calls_that_send_no_message_keep_nobody_out(
+    small_server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Begin more than there are threads, and send nothing: others are answered."""
+    monkeypatch.setattr("txn_source.metadata.service.first_messages._MANY", 4)
+    monkeypatch.setattr("txn_source.metadata.service.first_messages._SHORT_S", 0.1)
+    with Silent(small_server) as silent, caplog.at_level("ERROR"):
+        silent.begin("GetLog", 20)
+        silent.begin("Consume", 20)
+        with connect(endpoint=small_server.address, timeout=20) as log:
+            assert log.topics() == []
+    assert not caplog.records
 
 
 @contextmanager

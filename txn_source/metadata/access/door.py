@@ -48,25 +48,22 @@ class Door:
     places: tuple[str, ...] = ()
     """Paths and URIs, beside the log's roots, that callers with a token may name for objects and copies."""
 
-    def admit(self, method: str, context: grpc.ServicerContext, request_bytes: int | None = None) -> Visitor:
-        """Return who makes a call with a request, or, without one, begins a conversation.
+    def admit(self, method: str, context: grpc.ServicerContext) -> Visitor:
+        """Return who makes a call, or begins a conversation.
 
         Raises:
             UnauthenticatedError: it has no token, or one that isn't taken.
-            LimitExceededError: it asks for too much, or too often, or has come without a token too often.
+            LimitExceededError: it has come without a token too often.
         """
         peer = context.peer()
         try:
-            visitor = self._visitor(context, peer)
-            if request_bytes is not None:
-                self.usage.call(visitor.name, request_bytes)
+            return self._visitor(context, peer)
         except NotTaken as refusal:
             self.count_failure(refusal, method, peer)
             raise refusal.error from None
         except LimitExceededError as error:
             self.refused_by_limit(error, method, peer)
             raise
-        return visitor
 
     def refused_by_limit(self, error: LimitExceededError, method: str, peer: str) -> None:
         """Count what a limit has refused."""

@@ -61,37 +61,50 @@ class Guard:
         self._door = door
         self._known: dict[Of, dict[int, Whereabouts]] = {of: {} for of in _LOOK_UPS}
 
-    def call_of(
-        self, name: str, context: grpc.ServicerContext, request_bytes: int
-    ) -> Callable[[str, Message], Message]:
-        """Return what makes a call for whom its context shows, who is let in now.
+    def visitor(self, name: str, context: grpc.ServicerContext) -> Visitor:
+        """Return who makes a call, or begins a conversation.
 
         Raises:
-            UnauthenticatedError, LimitExceededError: it isn't let in.
+            UnauthenticatedError, LimitExceededError: the service doesn't let them in.
+            PermissionDeniedError: they may hold no conversation, whatever they would ask.
         """
-        visitor = self._door.admit(name, context, request_bytes)
+        visitor = self._door.admit(name, context)
+        if name == "Consume" and visitor.known and not visitor.roles.of(*CONSUME):
+            with self._counted(name, visitor):
+                raise _denied(visitor, CONSUME, "any topic")
+        return visitor
+
+    def call_of(self, name: str, visitor: Visitor, request_bytes: int) -> Callable[[str, Message], Message]:
+        """Return what makes a call for a visitor.
+
+        Raises:
+            LimitExceededError: the visitor asks for too much, or too often.
+        """
+        with self._limited(name, visitor):
+            self._door.usage.call(visitor.name, request_bytes)
         return lambda name, request: self.call(name, request, visitor)
 
     @contextmanager
     def conversation_of(
-        self, name: str, context: grpc.ServicerContext
+        self, name: str, visitor: Visitor, is_active: Callable[[], bool]
     ) -> Iterator[Callable[[str, Iterable[Any]], Iterator[Message]]]:
-        """Let somebody hold a conversation, as one of its consumers, for so long.
+        """Let a visitor hold a conversation, as one of its consumers, inside of the block.
 
         Raises:
-            UnauthenticatedError, LimitExceededError: it isn't let in.
+            LimitExceededError: the visitor has as many as it may have.
         """
-        visitor = self._door.admit(name, context)
-        if visitor.known and not visitor.roles.of(*CONSUME):  # it could occupy all places of consumers
-            with self._counted(name, visitor):
-                raise _denied(visitor, CONSUME, "any topic")
         with ExitStack() as held:
-            try:
+            with self._limited(name, visitor):
                 held.enter_context(self._door.usage.consumer(visitor.name))
-            except LimitExceededError as error:
-                self._door.refused_by_limit(error, name, visitor.peer)
-                raise
-            yield lambda name, requests: self.converse(name, requests, visitor, context.is_active)
+            yield lambda name, requests: self.converse(name, requests, visitor, is_active)
+
+    @contextmanager
+    def _limited(self, name: str, visitor: Visitor) -> Iterator[None]:
+        try:
+            yield
+        except LimitExceededError as error:
+            self._door.refused_by_limit(error, name, visitor.peer)
+            raise
 
     def call(self, name: str, request: Message, visitor: Visitor) -> Message:
         """Make a call and return its answer.

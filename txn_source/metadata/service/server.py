@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,6 +18,7 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.delivery.consumer_hub import MAX_CONSUMERS, too_many_consumers
 from txn_source.metadata.protocol.bearer import MAX_TOKEN_BYTES
 from txn_source.metadata.protocol.errors import to_status
+from txn_source.metadata.service.first_messages import FirstMessages
 from txn_source.metadata.service.observer import Observer, observed
 from txn_source.metadata.service.ports import cannot_listen
 from txn_source.metadata.service.service import MetadataService
@@ -75,6 +77,7 @@ class Server:
         self._health = health.HealthServicer()
         self._healthy: bool | None = None
         self._stopping = threading.Event()
+        self._first_messages = FirstMessages()
         self._maintenance = threading.Thread(target=self._maintain, name="txnlog-maintenance", daemon=True)
         self._grpc = grpc.server(
             # A conversation keeps a thread for as long as it lasts; calls take one of so many more.
@@ -92,7 +95,7 @@ class Server:
                 ("grpc.absolute_max_metadata_size", 2 * MAX_TOKEN_BYTES),
             ],
         )
-        self._grpc.add_generic_rpc_handlers((_handlers(service, door, observer),))
+        self._grpc.add_generic_rpc_handlers((_handlers(service, door, observer, self._first_messages),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
         address = f"{host}:{port}"
         try:
@@ -145,6 +148,7 @@ class Server:
     def _maintain(self) -> None:
         rounds = RepeatedWork(_log, "ending transactions past their deadline")
         while not self._stopping.wait(_MAINTENANCE_INTERVAL_S):
+            self._first_messages.cancel_late()
             failure: Exception | None = None
             try:
                 self._service.maintain()
@@ -165,7 +169,9 @@ class Server:
                 self._health.set(name, self._states[0 if healthy else 1])
 
 
-def _handlers(service: MetadataService, door: Door | None, observer: Observer | None) -> grpc.GenericRpcHandler:
+def _handlers(
+    service: MetadataService, door: Door | None, observer: Observer | None, first_messages: FirstMessages
+) -> grpc.GenericRpcHandler:
     methods: dict[str, Any] = {}
     calls = threading.Semaphore(_CALLS_AT_ONCE)
     conversations = threading.Semaphore(MAX_CONSUMERS)  # more would take the threads of calls, and wait for their turn
@@ -179,10 +185,10 @@ def _handlers(service: MetadataService, door: Door | None, observer: Observer | 
         read = _reading(getattr(pb, method.input_type.name))
         if method.client_streaming:
             kind = grpc.stream_stream_rpc_method_handler
-            behavior = _converse(service, guard, read, method.name, conversations, observer)
+            behavior = _converse(service, guard, read, method.name, conversations, observer, first_messages)
         else:
-            kind = grpc.unary_unary_rpc_method_handler
-            behavior = _answer(service, guard, read, method.name, calls, observer)
+            kind = grpc.stream_unary_rpc_method_handler  # it is asked before the request has come
+            behavior = _answer(service, guard, read, method.name, calls, observer, first_messages)
         methods[method.name] = kind(
             behavior,
             request_deserializer=None,  # bytes: gRPC would answer those that can't be read with a text of its own
@@ -213,8 +219,9 @@ def _answer(
     name: str,
     calls: threading.Semaphore,
     observer: Observer | None,
-) -> Callable[[bytes, grpc.ServicerContext], Any]:
-    def answer(request: bytes, context: grpc.ServicerContext) -> Any:
+    first_messages: FirstMessages,
+) -> Callable[[Iterator[bytes], grpc.ServicerContext], Any]:
+    def answer(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
         came = incoming(context.invocation_metadata())
         with (
             given(came.get(REQUEST_KEY)),
@@ -222,7 +229,9 @@ def _answer(
             serving(name, came.get(TRACE_KEY)),
             observed(observer, name) as noted,
         ):
-            call = service.call if guard is None else guard.call_of(name, context, len(request))
+            visitor = None if guard is None else guard.visitor(name, context)
+            request = first_messages.of(requests, context)
+            call = service.call if guard is None or visitor is None else guard.call_of(name, visitor, len(request))
             if observer is not None and READS_KEY in came:
                 observer.told(*told(came[READS_KEY]))
             with calls:
@@ -243,17 +252,20 @@ def _converse(
     name: str,
     conversations: threading.Semaphore,
     observer: Observer | None,
+    first_messages: FirstMessages,
 ) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[Any]]:
     def converse(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
         with _refusals(name, context), observed(observer, name), ExitStack() as held:
             hold: Any = service.converse
-            if guard is not None:
-                hold = held.enter_context(guard.conversation_of(name, context))
+            visitor = None if guard is None else guard.visitor(name, context)
             _check_log(service, context)
+            first = first_messages.of(requests, context)  # no place of a consumer is taken before
+            if guard is not None and visitor is not None:
+                hold = held.enter_context(guard.conversation_of(name, visitor, context.is_active))
             if not conversations.acquire(blocking=False):
                 raise too_many_consumers()
             held.callback(conversations.release)
-            yield from hold(name, map(read, requests))
+            yield from hold(name, map(read, chain([first], requests)))
 
     return converse
 
@@ -272,6 +284,8 @@ def _refusals(name: str, context: grpc.ServicerContext) -> Iterator[None]:
         yield
     except TxnLogError as error:
         _refuse(context, error)
+    except grpc.RpcError:  # the call is cancelled, so nobody waits for an answer
+        raise
     except Exception as error:
         _log.exception("%s failed", name)
         _refuse(context, translated(error, name))
