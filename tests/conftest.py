@@ -42,8 +42,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in what a shell runs in the background
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # children have it, whom tests interrupt
+    # Children inherit what is ignored: SIGINT by what a shell runs in the background, SIGHUP below nohup.
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
     if config.getoption("--all") and not config.getoption("--hypothesis-profile"):
         settings.load_profile("exploring")
     if "TMPDIR" not in os.environ and _has_room(_MEMORY):
