@@ -20,6 +20,7 @@ from txn_source.foreign.kafka import connector_options
 from txn_source.foreign.kafka.format import FORMAT as KAFKA
 from txn_source.foreign.pulsar.format import FORMAT as PULSAR
 from txn_source.http.metric_list import LABELS, METRICS, SERVICE, Metric
+from txn_source.metadata.service.requirements import REQUIREMENTS, Need, Of, Own
 from txn_source.model.errors import ERROR_CLASSES, TxnLogError
 from txn_source.model.policies import POLICIES
 from txn_source.reading.options import BATCH_ONLY, READ, STREAM_ONLY
@@ -55,6 +56,7 @@ def pages() -> dict[str, str]:
         "reference/policies.md": "".join(_policies()),
         "reference/errors.md": "".join(_errors()),
         "reference/findings.md": "".join(_findings()),
+        "reference/calls.md": "".join(_calls()),
         "reference/cli.md": "".join(_command_line()),
         "reference/metrics.md": "".join(_metrics()),
         "reference/python.md": _BEHIND_GUIDES + python(),
@@ -176,6 +178,61 @@ def _findings() -> Iterator[str]:
             f"## {code.name}\n\n{code.severity.value.capitalize()}.\n\n**Usual cause.** {code.cause}\n\n"
             f"**What to do.** {code.remedy_for({})}\n\n"
         )
+
+
+def _calls() -> Iterator[str]:
+    yield (
+        f"{_BEHIND_GUIDES}# Calls and roles\n\nWhat each call of the service needs of a [token](../access.md). This"
+        " table is applied to every call, also to those that the console makes for its visitors; a call without a row"
+        " is refused. A field that isn't set needs nothing. An id that names nothing, and one of a topic that the token"
+        " has no role for, have the same answer.\n\n"
+    )
+    rows = []
+    for name, rule in REQUIREMENTS.items():
+        needs = [_need(need) for need in rule.needs] or ["a token"]
+        if rule.cut:
+            needs.append("the answer has what the token's roles show")
+        audit = "" if rule.audited is None else _condition(rule.audited).strip() or "always"
+        rows.append((f"`{name}`", "; ".join(needs), ", ".join(f"`{field}`" for field in rule.within), audit))
+    yield table(("call", "needs", "held by the call itself against what is in its row", "in the audit"), rows)
+    yield "\n`OpenProducer` is in the audit if it takes a transactional id over from somebody else.\n"
+    yield "\n## Over HTTP\n\n"
+    of_console = (
+        "a token; figures of topics that it has a role for, all with `monitor` for `*`; the rest as the calls above"
+    )
+    needs_of = {
+        "`/live`": "nothing",
+        "`/ready`": "nothing; the errors are shown to `monitor` or `admin` for `*`",
+        "`/metrics`": "`monitor` or `admin` for `*`",
+        "the console's `/api/…`": of_console,
+    }
+    yield table(("path", "needs"), list(needs_of.items()))
+
+
+def _need(need: Need) -> str:
+    field, roles = f"`{need.field}`", " or ".join(f"`{role.value}`" for role in need.roles)
+    text = {
+        Of.LOG: f"{roles} for `*`",
+        Of.SOME_TOPIC: f"{roles} for some topic",
+        Of.TOPIC: f"{roles} for {field}",
+        Of.NAMESPACE: f"{roles} for all topics of {field}",
+        Of.PART_OF_NAMESPACE: f"{roles} for a topic of {field}",
+        Of.PLACE: f"{field} lies in a [place](../access.md#places) that is listed",
+        Of.SEGMENT: f"{field} is of one's own producers, or {roles} for `topic`",
+    }.get(need.of)
+    if text is None and need.of is Of.TRANSACTION:
+        text = f"{field} is one's own" + (f", or {roles} for all topics that it wrote to" if need.own is Own.OR else "")
+    if text is None:
+        text = f"{roles} for the topic of {field}" + (", which is one's own" if need.own is Own.ONLY else "")
+    return text + _condition(need.when)
+
+
+def _condition(when: str) -> str:
+    field, _, value = when.partition("=")
+    if not field:
+        return ""
+    word = "unless" if field.startswith("not ") else "if"
+    return f" {word} `{field.removeprefix('not ')}`" + (f" is `{value}`" if value else " is set")
 
 
 def _command_line() -> Iterator[str]:

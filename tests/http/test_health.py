@@ -7,7 +7,6 @@ import shutil
 import ssl
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from txn_source import UnavailableError
 from txn_source.http.readiness import Readiness
 from txn_source.metadata.access.door import Door
 from txn_source.metadata.access.keys import Keys
-from txn_source.metadata.access.limits import Failures, Limits, Usage
+from txn_source.metadata.access.limits import Limits, Usage
 from txn_source.metadata.access.tokens import Verifier
 from txn_source.metadata.store.table_version import SCHEMA_VERSION
 
@@ -145,20 +144,6 @@ def test_who_scrapes_too_often_is_held_off(tmp_path: Path) -> None:
         found = [watched.get("/metrics", **headers).status for _ in range(5)]
         assert found[0] == 200
         assert 429 in found
-
-
-def test_guessing_tokens_is_held_off(tmp_path: Path) -> None:
-    """Come with wrong tokens again and again: after some the service looks at no more of them, good ones count on."""
-    door, signer = guarded(tmp_path)
-    door = replace(door, failures=Failures(lambda: 0.0))  # no time passes, in which it would forget
-    with Watched(tmp_path / "log", door=door) as watched:
-        good = {"Authorization": f"Bearer {signer.token('ops', monitor=['*'])}"}
-        assert watched.get("/metrics", **good).status == 200
-        found = [watched.get("/metrics", Authorization=f"Bearer wrong{n}").status for n in range(100)]
-        assert (found[0], found[-1]) == (401, 429)
-        assert watched.get("/metrics").status == 429
-        assert watched.get("/metrics", **good).status == 200
-        assert watched.get("/ready").status == 200
 
 
 def test_monitor_may_see_figures_and_nothing_else(tmp_path: Path) -> None:

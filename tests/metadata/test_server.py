@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ from tests.log.reading import eventually
 from tests.log.sites import Site, give_up_after, service_over
 from txn_source import InternalError, InvalidArgumentError, LogNotFoundError, UnavailableError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.delivery.consumer_hub import MAX_CONSUMERS
 from txn_source.metadata.service import server as server_module
+from txn_source.metadata.service.ports import allow_files, most_connections
 from txn_source.metadata.service.server import Server
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.store.opening import open_database
@@ -33,6 +35,13 @@ def test_health_is_reported_for_the_server_and_the_service(remote_site: Site) ->
         for name in ("", SERVICE_NAME):
             answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=name), timeout=60)
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_health_is_not_watched(remote_site: Site) -> None:
+    """Watch it: that would keep a thread of the service, so clients are told to ask now and then."""
+    with grpc.insecure_channel(remote_site.endpoint) as channel, pytest.raises(grpc.RpcError) as caught:
+        next(health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=60))
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_health_is_that_of_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,6 +190,33 @@ def test_consumers_beyond_the_limit_are_refused(small_server: Server) -> None:
         consumers.pop().close()
         eventually(lambda: "2 consumers" not in refusal())
         consumers.pop().close()
+
+
+def test_silent_connections_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use up all connections, and say nothing on them: they are closed, and a client finds room."""
+    monkeypatch.setattr(server_module, "_HANDSHAKE_MS", 300)
+    monkeypatch.setattr(server_module, "most_connections", lambda: 8)
+    connect(tmp_path / "log").close()
+    with Server(service_over(tmp_path / "log"), "127.0.0.1", 0) as server, ExitStack() as held:
+        for _ in range(20):
+            held.enter_context(closing(socket.create_connection(("127.0.0.1", server.port))))
+        with connect(endpoint=server.address, timeout=20) as log:
+            assert log.topics() == []
+
+
+@pytest.mark.long
+def test_ten_thousand_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
+    """Hold 10,000 connections that say nothing, and as many calls as there are threads that send no request."""
+    allow_files()
+    each = min(10_000, most_connections())
+    connect(tmp_path / "log").close()
+    with Server(service_over(tmp_path / "log"), "127.0.0.1", 0) as server, ExitStack() as held:
+        silent = held.enter_context(Silent(server))
+        silent.begin("GetLog", MAX_CONSUMERS + 16)
+        for _ in range(each // 2):  # this process has both ends
+            held.enter_context(closing(socket.create_connection(("127.0.0.1", server.port))))
+        with connect(endpoint=server.address, timeout=30) as log:
+            assert log.topics() == []
 
 
 def test_calls_that_send_no_message_keep_nobody_out(

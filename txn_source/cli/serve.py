@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,6 +39,7 @@ from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import parse_duration
 from txn_source.model.values import dataclass
 from txn_source.observing.log_format import LogFormat, log_to_standard_error
+from txn_source.storage.allowed_places import limited_to
 from txn_source.storage.object_uri import is_object_uri
 from txn_source.storage.root import check_no_memory
 
@@ -242,12 +244,14 @@ def _serve(
     from txn_source.cli.background import BackgroundMaintenance
     from txn_source.client.target import open_service
     from txn_source.metadata.service.in_process import InProcessTransport
-    from txn_source.metadata.service.ports import bound
+    from txn_source.metadata.service.ports import allow_files, bound
     from txn_source.metadata.service.server import Server
     from txn_source.metadata.stub.metadata_stub import MetadataStub
     from txn_source.storage.object_root import root_at
     from txn_source.storage.root import LogRoot
 
+    if configuration is not None and (own := configuration.get("offload_uri")) is not None:
+        access = replace(access, places=[*(access.places or ()), own])  # who runs the service says so, too
     tls, door = access.tls(), access.door()
     at = root_at(path)
     url = url_of(metadata, path)
@@ -257,13 +261,17 @@ def _serve(
             if other is not None:
                 bound(host, other).close()
     service = open_service(str(at), url, create=True, configuration=configuration)
-    log = MetadataStub(InProcessTransport(service)).get_log()
+    stub = MetadataStub(InProcessTransport(service))
+    log = stub.get_log()
     stopped = True
     with ExitStack() as held:
         monitoring = _monitoring(service, at, host, shown, access, door)
         console = _console(service, at, host, shown, access, door)
         observer = None if monitoring is None else monitoring.observer
         maintenance = BackgroundMaintenance(service, at, rounds.interval_s, observer, rounds.snapshot_interval_s)
+        allow_files()
+        if door is not None and door.verifier is not None:
+            held.enter_context(limited_to([*door.places, *(root.uri for root in stub.roots)]))
         server = held.enter_context(Server(service, host, port, tls=tls, door=door, observer=observer))
         _log.info("serving on %s, root %s, log %s", server.address, log.storage_uri, log.log_id)
         if monitoring is not None:

@@ -11,6 +11,7 @@ from txn_source.client.access import Access
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.roots import MAIN, ONLY_MAIN
 from txn_source.storage import root_health
+from txn_source.storage.allowed_places import may_open
 from txn_source.storage.copies_marker import check, forget
 from txn_source.storage.object_root import Root, root_at
 from txn_source.storage.root import LogRoot
@@ -72,6 +73,8 @@ def places_of(access: Access) -> list[Place]:
     log_id = access.metadata.log_id
     found = [Place(ONLY_MAIN, MAIN, access.root, log_id)]
     for root in access.metadata.roots:
+        if not may_open(str(access.root), root.uri):
+            continue
         try:
             found.append(Place(root.bit, root.name, root_at(root.uri), log_id))
         except InvalidArgumentError:

@@ -51,7 +51,7 @@ class Admission:
             if door.verifier is None:
                 visitor = Visitor(f"{ANONYMOUS}@{host}", EVERYTHING, peer, known=False)
             else:
-                identity = door.identify(door.verifier, lambda: bearer(request), peer)
+                identity = door.verifier.verify(bearer(request))
                 visitor = Visitor(identity.name, identity.roles, peer, identity.ends_at)
             door.usage.call(visitor.name, body_bytes)
         return visitor

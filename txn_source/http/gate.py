@@ -45,7 +45,7 @@ class Gate:
         path = request.url.path
         peer = f"http:{request.client.host}:{request.client.port}" if request.client else "http"
         with refusing(door, path, peer):
-            identity = door.identify(door.verifier, lambda: bearer(request), peer)
+            identity = door.verifier.verify(bearer(request))
         if not identity.roles.allow_everything(roles):
             wanted = " or ".join(role.value for role in roles)
             denied = PermissionDeniedError(

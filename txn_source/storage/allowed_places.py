@@ -1,13 +1,24 @@
-"""Places that a caller with a token may name: the service opens them with its own credentials."""
+"""Places that may be opened with a process's own credentials.
+
+A caller with a token may name no others. Where there are limits (``limited_to``, or ``TXNLOG_PLACES``) no text of the
+log's metadata leads anywhere else either: whoever made it may want credentials to be sent to a host of their own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from urllib.parse import parse_qsl
 
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.values import dataclass
 from txn_source.storage.object_uri import parts_of
+from txn_source.storage.store_errors import StoreError
+
+VARIABLE = "TXNLOG_PLACES"
+"""Paths and URIs between spaces: only these, and the root that is opened, are places. Unset: there is no limit."""
+_limit: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,32 @@ class AllowedPlaces:
         wanted = _place(uri)
         return wanted is not None and any(
             wanted.store == place.store and wanted.path[: len(place.path)] == place.path for place in self._places
+        )
+
+
+@contextmanager
+def limited_to(places: Iterable[str]) -> Iterator[None]:
+    """Let this process open only some places, and the roots that its logs are opened by, inside of the block."""
+    global _limit
+    before, _limit = _limit, tuple(places)
+    try:
+        yield
+    finally:
+        _limit = before
+
+
+def may_open(root: str, uri: str) -> bool:
+    """True if a text of the metadata of the log at ``root`` names a place that may be opened."""
+    listed = os.environ[VARIABLE].split() if _limit is None and VARIABLE in os.environ else _limit
+    return listed is None or AllowedPlaces([root, *listed]).has(uri)
+
+
+def check_stored(root: str, uri: str) -> None:
+    """Raise StoreError if a text of the metadata of the log at ``root`` names no place that may be opened."""
+    if not may_open(root, uri):
+        raise StoreError(
+            f"it lies in no place that may be opened; list it in {VARIABLE}, or with txnlog serve --place",
+            refused=True,
         )
 
 

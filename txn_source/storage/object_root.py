@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.values import dataclass
+from txn_source.storage.allowed_places import check_stored
 from txn_source.storage.object_uri import BUCKETS, is_object_uri, object_uri, parts_of
 from txn_source.storage.root import LogRoot
 
@@ -90,7 +91,17 @@ def root_at(text: str | os.PathLike[str]) -> Root:
 
 
 def located(root: Root, uri: str) -> str:
-    """Return the URI, or the path, of an object; a relative one is in the root."""
+    """Return the URI, or the path, by which an object is opened; a relative one is in the root.
+
+    Raises:
+        StoreError: it lies in no place that may be opened.
+    """
+    check_stored(str(root), uri)
+    return resolved(root, uri)
+
+
+def resolved(root: Root, uri: str) -> str:
+    """Return the URI, or the path, of an object, for those who don't open it."""
     if isinstance(root, Path):
         return uri if parts_of(uri)[0] else str(root / uri)
     return uri if parts_of(uri)[0] or uri.startswith("/") else root.below(uri)

@@ -59,7 +59,10 @@ class ObjectStore:
         Raises:
             StorageWriteError: the store refused.
         """
-        system, path = self._locate(uri)
+        try:
+            system, path = self._locate(uri)
+        except StoreError as error:
+            raise _refused(uri, error) from error
         local = isinstance(system, fs.LocalFileSystem)
         sink = None
         try:

@@ -20,7 +20,8 @@ from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
-from txn_source.storage.object_root import Root, located
+from txn_source.storage.allowed_places import may_open
+from txn_source.storage.object_root import Root, resolved
 from txn_source.storage.object_uri import parts_of
 
 if TYPE_CHECKING:
@@ -102,9 +103,9 @@ def row_groups(reader: SliceReader, piece: Slice, copy: TieredCopy) -> Iterator[
 
 def file_of(root: Root, uri: str) -> str | None:
     """Return the absolute path of an object; None if it is no local file, or Hadoop may read the path otherwise."""
-    scheme, _, path, _ = parts_of(located(root, uri))
+    scheme, _, path, _ = parts_of(resolved(root, uri))
     path = os.path.abspath(path)
-    plain = path.isascii() and path.isprintable() and not _PATTERN & set(path)
+    plain = path.isascii() and path.isprintable() and not _PATTERN & set(path) and may_open(str(root), uri)
     return path if scheme in _LOCAL and plain else None
 
 

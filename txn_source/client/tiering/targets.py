@@ -6,7 +6,6 @@ import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
 from txn_source.storage import root_health
 from txn_source.storage.folders import files_below
-from txn_source.storage.object_root import Root, located
+from txn_source.storage.object_root import Root, located, resolved
 from txn_source.storage.object_store import file_system_of, reason
 from txn_source.storage.object_uri import object_uri, parts_of
 
@@ -44,14 +43,14 @@ class Target:
     uri: str | None
     topics: tuple[TopicName, ...]
 
-    @cached_property
+    @property
     def _place(self) -> str:
         return located(self.root, OWN if self.uri is None else self.uri)
 
     @property
     def shown(self) -> str:
         """The place without parameters."""
-        return self._place.partition("?")[0]
+        return resolved(self.root, OWN if self.uri is None else self.uri).partition("?")[0]
 
     @property
     def folder(self) -> Path | None:

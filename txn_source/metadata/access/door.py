@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections.abc import Callable
 from dataclasses import field
 from typing import Any
 
@@ -12,8 +11,8 @@ import grpc
 
 from txn_source.metadata.access.audit import Audit
 from txn_source.metadata.access.counters import Refusals
-from txn_source.metadata.access.limits import Failures, Limits, Usage
-from txn_source.metadata.access.tokens import Identity, NotTaken, Verifier
+from txn_source.metadata.access.limits import Limits, Usage
+from txn_source.metadata.access.tokens import NotTaken, Verifier
 from txn_source.metadata.protocol.bearer import AUTHORIZATION_KEY
 from txn_source.model.errors import LimitExceededError, RateLimitedError
 from txn_source.model.roles import EVERYTHING, Roles
@@ -44,7 +43,6 @@ class Door:
     usage: Usage = field(default_factory=lambda: Usage(Limits()))
     audit: Audit | None = None
     refusals: Refusals = field(default_factory=Refusals)
-    failures: Failures = field(default_factory=Failures)
     places: tuple[str, ...] = ()
     """Paths and URIs, beside the log's roots, that callers with a token may name for objects and copies."""
 
@@ -53,46 +51,24 @@ class Door:
 
         Raises:
             UnauthenticatedError: it has no token, or one that isn't taken.
-            LimitExceededError: it has come without a token too often.
         """
         peer = context.peer()
+        if self.verifier is None:
+            return Visitor(_name_of(context, peer), EVERYTHING, peer, known=False)
         try:
-            return self._visitor(context, peer)
+            identity = self.verifier.verify(_bearer(context))
         except NotTaken as refusal:
             self.count_failure(refusal, method, peer)
             raise refusal.error from None
-        except LimitExceededError as error:
-            self.refused_by_limit(error, method, peer)
-            raise
+        return Visitor(identity.name, identity.roles, peer, identity.ends_at)
 
     def refused_by_limit(self, error: LimitExceededError, method: str, peer: str) -> None:
         """Count what a limit has refused."""
         reason = "rate" if isinstance(error, RateLimitedError) else "limit"
         self.refusals.count(reason, method, peer, error.fact)
 
-    def _visitor(self, context: grpc.ServicerContext, peer: str) -> Visitor:
-        if self.verifier is None:
-            return Visitor(_name_of(context, peer), EVERYTHING, peer, known=False)
-        identity = self.identify(self.verifier, lambda: _bearer(context), peer)
-        return Visitor(identity.name, identity.roles, peer, identity.ends_at)
-
-    def identify(self, verifier: Verifier, bearer: Callable[[], str], peer: str) -> Identity:
-        """Return whose token somebody shows, by whichever way it came.
-
-        Raises:
-            NotTaken: it has none, or one that isn't taken; ``count_failure`` is for whoever answers that.
-            RateLimitedError: it has come so too often.
-        """
-        try:
-            token = bearer()
-        except NotTaken:
-            self.failures.check(place_of(peer))
-            raise
-        return verifier.verify(token, lambda: self.failures.check(place_of(peer)))
-
     def count_failure(self, refusal: NotTaken, what: str, peer: str) -> None:
         """Count that somebody has come without a good token."""
-        self.failures.count(place_of(peer))
         self.refusals.count(refusal.reason, what, peer, refusal.error.fact)
 
 

@@ -14,7 +14,6 @@ from txn_source.model.values import dataclass
 _BURST_S = 2.0
 """What an identity saves up while it asks for nothing is what it may ask for in this time."""
 _IDENTITIES = 10_000
-_FAILURES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,37 +120,6 @@ class Usage:
 
     def _filled(self, buckets: OrderedDict[str, _Bucket], name: str, rate: float) -> _Bucket:
         return _filled(buckets, name, rate, self._clock())
-
-
-class Failures:
-    """Attempts to come in that failed lately, by where they came from: whoever goes on and on is asked to wait.
-
-    So guessing costs the service next to nothing: what comes too often isn't looked at. It knows ``_IDENTITIES``
-    places, and each may fail ``_FAILURES`` times a second.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._lock = threading.Lock()
-        self._clock = clock
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
-
-    def check(self, place: str) -> None:
-        """Raise RATE_LIMITED if so many failed there that the next one has to wait."""
-        with self._lock:
-            bucket = self._buckets.get(place)
-            if bucket is None:
-                return
-            bucket.fill(_FAILURES, self._clock())
-            if bucket.left < 1:
-                raise RateLimitedError(
-                    f"More than {_FAILURES} calls in a second came from {place} without a token that is taken.",
-                    "Wait a little, then try again, with a token that is valid (`txnlog tokens show`).",
-                )
-
-    def count(self, place: str) -> None:
-        """Take notice of a failure."""
-        with self._lock:
-            _filled(self._buckets, place, _FAILURES, self._clock()).left -= 1
 
 
 def _filled(buckets: OrderedDict[str, _Bucket], name: str, rate: float, now: float) -> _Bucket:

@@ -67,10 +67,8 @@ class Verifier:
         self._known: OrderedDict[bytes, Identity] = OrderedDict()
         self._known_by: Mapping[str, Key] = {}
 
-    def verify(self, token: str, before_checking: Callable[[], None] = lambda: None) -> Identity:
+    def verify(self, token: str) -> Identity:
         """Return whose a token is.
-
-        ``before_checking`` is called if it isn't known already, and may raise.
 
         Raises:
             NotTaken: it isn't valid now.
@@ -80,8 +78,6 @@ class Verifier:
             if keys is not self._known_by:
                 self._known, self._known_by = OrderedDict(), keys
             identity = self._known.get(digest)
-        if identity is None or self._clock() >= identity.ends_at:
-            before_checking()
         if identity is None:
             identity = self._checked(token, keys)
             with self._lock:

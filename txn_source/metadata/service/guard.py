@@ -1,8 +1,9 @@
 """Calls of somebody, judged by its roles before the service carries them out.
 
-1. What a call names (topics, and ids, which are looked up) needs a role each: ``requirements.py``.
-2. What belongs to somebody is used by its owner alone: producers, and transactions until they end.
-3. Lists are answered with what the caller may see.
+1. What a call names (topics, and ids, which are looked up) needs a role each, and some of it must be the caller's own:
+   ``requirements.py``.
+2. An id of what the caller has no role for is answered like one that names nothing.
+3. Lists are answered with what the caller may see: ``visible.py``.
 
 The service that has no tokens asks nobody, and the embedded log has no guard.
 """
@@ -22,16 +23,27 @@ from txn_source.metadata.access.door import Door, Visitor
 from txn_source.metadata.access.tokens import Identity, expired
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.service.callers import calling
-from txn_source.metadata.service.requirements import ADMIN, ANY, CONSUME, REQUIREMENTS, Need, Of, Rule, values
+from txn_source.metadata.service.requirements import (
+    ADMIN,
+    ANY,
+    CONSUME,
+    REQUIREMENTS,
+    Need,
+    Of,
+    Own,
+    Rule,
+    is_set,
+    values,
+)
 from txn_source.metadata.service.service import MetadataService
-from txn_source.metadata.service.visible import Sight
+from txn_source.metadata.service.visible import Sight, absent
 from txn_source.metadata.store import whereabouts
 from txn_source.metadata.store.owners import not_yours
 from txn_source.metadata.store.transactions import number_of
 from txn_source.metadata.store.whereabouts import Whereabouts
 from txn_source.model.caller import Caller, Ending
 from txn_source.model.errors import LimitExceededError, PermissionDeniedError, RateLimitedError, TxnLogError, shown
-from txn_source.model.roles import Role
+from txn_source.model.roles import Pattern, Role
 from txn_source.model.topic_name import TopicName, parse_namespace
 from txn_source.model.transaction import id_of
 from txn_source.storage.allowed_places import AllowedPlaces
@@ -46,11 +58,9 @@ _LOOK_UPS: Mapping[Of, Callable[..., dict[int, Whereabouts]]] = {
     Of.PRODUCER: whereabouts.of_producers,
     Of.TRANSACTION: whereabouts.of_transactions,
 }
-_Call = Callable[[str, Message], Message]
 Change = tuple[str, Message]
 """The name of a call and its request."""
 _SUBSCRIBED = "CreateSubscription"
-_WHAT = {Of.PRODUCER: "Producer", Of.TRANSACTION: "Transaction"}
 
 
 class Guard:
@@ -191,25 +201,39 @@ class Guard:
         rule = REQUIREMENTS.get(name)
         if rule is None:
             raise PermissionDeniedError(f"{name} is a call that nobody has a role for.", "Report it, please.")
-        self._check(rule, request, visitor)
-        by_hand: Callable[[Any, Visitor], Message] | None = getattr(self, f"_{name}") if rule.by_hand else None
+        if not self._check(rule, request, visitor):
+            return getattr(pb, f"{name}Response")()  # type: ignore[no-any-return]
         with calling(self._caller(rule, request, visitor)):
-            return self._service.call(name, request) if by_hand is None else by_hand(request, visitor)
+            return (
+                Sight(self._service, visitor).answer(name, request) if rule.cut else self._service.call(name, request)
+            )
 
-    def _check(self, rule: Rule, request: Any, visitor: Visitor) -> None:
-        if rule.whole_log:
-            _need_whole_log(visitor, rule.whole_log)
-        if rule.some and not visitor.roles.of(*rule.some):
-            raise _denied(visitor, rule.some, "any topic")
+    def _check(self, rule: Rule, request: Any, visitor: Visitor) -> bool:
+        """Raise unless a visitor may make a request. Return False if it is about nothing, and the rule is quiet."""
         for need in rule.needs:
-            if need.of is Of.TOPIC:
+            if need.when and not need.applies(request):
+                continue
+            if need.of is Of.LOG:
+                _need_whole_log(visitor, need.roles)
+            elif need.of is Of.SOME_TOPIC:
+                if not visitor.roles.of(*need.roles):
+                    raise _denied(visitor, need.roles, "any topic")
+            elif need.of is Of.TOPIC:
                 for name in values(request, need.field):
                     _need_role(visitor, need.roles, TopicName.parse(name))
+            elif need.of in (Of.NAMESPACE, Of.PART_OF_NAMESPACE):
+                for name in values(request, need.field):
+                    _need_namespace(visitor, need, parse_namespace(name))
             elif need.of is Of.PLACE:
                 for uri in values(request, need.field):
                     self._check_place(uri)
-            else:
-                self._check_ids(need, request, visitor)
+            elif need.of is Of.SEGMENT:
+                self._check_segments(need, request, visitor)
+            elif (key := self._absent(need, values(request, need.field), visitor)) is not None:
+                if rule.quiet:
+                    return False
+                raise absent(need.of, key)
+        return True
 
     def _check_place(self, uri: str) -> None:
         log: Any = self._service.call("GetLog", pb.GetLogRequest())
@@ -221,31 +245,42 @@ class Guard:
                 " URI.",
             )
 
-    def _check_ids(self, need: Need, request: Any, visitor: Visitor) -> None:
-        if need.of is Of.TRANSACTION:
-            ids = [number_of(convert.txn_from_wire(txn)) for txn in values(request, need.field)]
-        else:
-            ids = list(values(request, need.field))
-        for key, found in self._look_up(need.of, ids).items():
-            for topic in found.topics if need.roles else ():
-                if not visitor.roles.allow(ANY, topic):  # the visitor must not learn the topic's name
-                    which = id_of(key) if need.of is Of.TRANSACTION else key
-                    raise _denied(visitor, need.roles, f"the topic of {need.of.value} {which}")
-                _need_role(visitor, need.roles, topic)
-            if need.of in _WHAT:
-                _check_own(need.of, key, found, visitor)
+    def _check_segments(self, need: Need, request: Any, visitor: Visitor) -> None:
+        topic = TopicName.parse(request.topic)
+        if visitor.roles.allow(need.roles, topic):
+            return
+        names = [SegmentName.parse(path) for path in values(request, need.field)]
+        found = self._look_up(Of.PRODUCER, {name.producer_id for name in names if name is not None}, visitor)
+        owners = {key: where.owner for key, where in found.items() if where is not None}
+        if any(name is None or owners.get(name.producer_id) != visitor.name for name in names):
+            _need_role(visitor, need.roles, topic)
 
-    def _look_up(self, of: Of, ids: Iterable[int]) -> dict[int, Whereabouts]:
-        """Return what is known of ids; where a transaction has written changes, so its topics aren't asked for here."""
-        known = self._known[of]
-        found = {key: known[key] for key in ids if key in known}
-        missing = {key for key in ids if key not in found}
+    def _absent(self, need: Need, ids: Iterable[Any], visitor: Visitor) -> int | None:
+        """Raise unless a visitor may use what some ids name. Return one that names nothing that it may know of."""
+        if need.of is Of.TRANSACTION:
+            ids = (number_of(convert.txn_from_wire(txn)) for txn in ids)
+        keys, sees_all = list(ids), visitor.roles.allow_everything(ANY)
+        for key, where in self._look_up(need.of, keys, visitor).items():
+            if where is not None and (sees_all or where.owner == visitor.name or _sees(visitor, where)):
+                _check_one(need, key, where, visitor)
+            elif not sees_all:  # who does may be told by the service what there is not
+                return key
+        return None
+
+    def _look_up(self, of: Of, ids: Iterable[int], visitor: Visitor) -> dict[int, Whereabouts | None]:
+        """Return what ids name, None: nothing. Of a visitor's own transactions it doesn't tell all topics."""
+        known, found = self._known[of], dict[int, Whereabouts | None]()
+        for key in ids:
+            where = known.get(key)
+            changes = of is Of.TRANSACTION and where is not None and where.owner != visitor.name
+            found[key] = None if changes else where
+        missing = [key for key, where in found.items() if where is None]
         if missing:
             asked = self._service.look(lambda connection: _LOOK_UPS[of](connection, missing))
             if len(known) + len(asked) > _KEPT:
                 known.clear()
             known.update(asked)
-            found |= asked
+            found.update(asked)
         return found
 
     def _caller(self, rule: Rule, request: Any, visitor: Visitor) -> Caller:
@@ -253,117 +288,6 @@ class Guard:
         admin = bool(named) and all(visitor.roles.allow(ADMIN, TopicName.parse(name)) for name in named)
         of_all = visitor.roles.allow_everything(ADMIN)
         return Caller(visitor.name, admin or of_all, of_all, self._door.usage.limits.transactions)
-
-    # Calls that say more than the table
-
-    def _WriteAll(self, request: pb.WriteAllRequest, visitor: Visitor) -> pb.WriteAllResponse:
-        """Carry out the writes that are allowed, and say of each of the others why it isn't."""
-        refused: dict[int, TxnLogError] = {}
-        allowed = pb.WriteAllRequest()
-        for at, write in enumerate(request.writes):
-            which = write.WhichOneof("write")
-            try:
-                if which is not None:
-                    name = "Append" if which == "append" else "WriteTransaction"
-                    with self._counted(name, visitor):
-                        self._check(REQUIREMENTS[name], getattr(write, which), visitor)
-            except PermissionDeniedError as error:
-                refused[at] = error
-            else:
-                allowed.writes.append(write)
-        if not refused:
-            return self._service.call("WriteAll", request)  # type: ignore[return-value]
-        done: Any = self._service.call("WriteAll", allowed) if allowed.writes else pb.WriteAllResponse()
-        came = iter(done.writes)
-        answer = pb.WriteAllResponse()
-        for at in range(len(request.writes)):
-            written = answer.writes.add()
-            if at in refused:
-                written.error.CopyFrom(convert.error_to_wire(refused[at]))
-            else:
-                written.CopyFrom(next(came))
-        return answer
-
-    def _EndTransaction(self, request: pb.EndTransactionRequest, visitor: Visitor) -> Message:
-        txn = number_of(convert.txn_from_wire(request.id))
-        found = self._service.look(lambda connection: whereabouts.of_transactions(connection, [txn])).get(txn)
-        if found is not None and found.owner != visitor.name:
-            if not request.forced or request.commit:
-                raise not_yours(f"Transaction {id_of(txn)}", found.owner, visitor.name)
-            if not found.topics:
-                _need_whole_log(visitor, ADMIN)
-            for topic in found.topics:
-                _need_role(visitor, ADMIN, topic)
-        return self._service.call("EndTransaction", request)
-
-    def _GetTransaction(self, request: pb.GetTransactionRequest, visitor: Visitor) -> Message:
-        answer: Any = self._service.call("GetTransaction", request)
-        if not self._sight(visitor).keep_visible(answer.transaction):
-            raise _denied(visitor, ANY, f"a topic that transaction {convert.txn_from_wire(request.id)} wrote to")
-        return answer  # type: ignore[no-any-return]
-
-    def _ChangeSegmentRoots(self, request: pb.ChangeSegmentRootsRequest, visitor: Visitor) -> Message:
-        """A visitor with ``produce`` alone may only add copies of segments of their own producers."""
-        topic = TopicName.parse(request.topic)
-        if not visitor.roles.allow(ADMIN, topic):
-            names = [SegmentName.parse(change.path) for change in request.changes]
-            found = self._look_up(Of.PRODUCER, {name.producer_id for name in names if name is not None})
-            for change, name in zip(request.changes, names, strict=True):
-                if change.removed or name is None or name.producer_id not in found:
-                    _need_role(visitor, ADMIN, topic)
-                else:
-                    _check_own(Of.PRODUCER, name.producer_id, found[name.producer_id], visitor)
-        return self._service.call("ChangeSegmentRoots", request)
-
-    def _ListTransactions(self, request: pb.ListTransactionsRequest, visitor: Visitor) -> Message:
-        return self._sight(visitor).transactions(request)
-
-    def _ListTopics(self, request: Any, visitor: Visitor) -> Message:
-        return self._sight(visitor).topics(request)
-
-    def _ReadTable(self, request: Any, visitor: Visitor) -> Message:
-        roles = CONSUME if request.table == "subscriptions" else ANY
-        if request.HasField("topic"):
-            _need_role(visitor, roles, TopicName.parse(request.topic))
-        return self._sight(visitor).table(request, roles)
-
-    def _sight(self, visitor: Visitor) -> Sight:
-        def is_own(txn: int) -> bool:
-            found = self._look_up(Of.TRANSACTION, [txn]).get(txn)
-            return found is not None and found.owner == visitor.name
-
-        def written(txns: Iterable[int]) -> dict[int, Whereabouts]:
-            return self._service.look(lambda connection: whereabouts.of_transactions(connection, txns))
-
-        return Sight(self._service, visitor.roles, is_own, written)
-
-    def _ListDoomedFiles(self, request: Any, visitor: Visitor) -> Message:
-        """Show whoever may not delete files none: the service's own maintenance does it."""
-        if not visitor.roles.allow_everything(ADMIN):
-            return pb.ListDoomedFilesResponse()
-        return self._service.call("ListDoomedFiles", request)
-
-    def _ForgetDoomedFiles(self, request: Any, visitor: Visitor) -> Message:
-        if request.doomed_ids:
-            _need_whole_log(visitor, ADMIN)
-        return self._service.call("ForgetDoomedFiles", request)
-
-    def _ChangePolicies(self, request: Any, visitor: Visitor) -> Message:
-        scope = request.scope.WhichOneof("scope")
-        if scope is None:
-            _need_whole_log(visitor, ADMIN)
-        elif scope == "namespace":
-            namespace = parse_namespace(request.scope.namespace)
-            if not visitor.roles.allow_namespace(ADMIN, namespace):
-                raise _denied(visitor, ADMIN, f"{namespace}/*")
-        return self._service.call("ChangePolicies", request)
-
-    def _GetPolicies(self, request: Any, visitor: Visitor) -> Message:
-        if request.scope.WhichOneof("scope") == "namespace":
-            namespace = parse_namespace(request.scope.namespace)
-            if not any(pattern.touches_namespace(namespace) for pattern in visitor.roles.of(*ANY)):
-                raise _denied(visitor, ANY, f"{namespace}/*")
-        return self._service.call("GetPolicies", request)
 
     # Telling
 
@@ -378,10 +302,8 @@ class Guard:
     @contextmanager
     def _audited(self, name: str, request: Any, visitor: Visitor) -> Iterator[None]:
         rule = REQUIREMENTS.get(name)
-        ordinary = (name == "EndTransaction" and not request.forced) or (
-            name == "OpenProducer" and not self._takes_over(request, visitor)
-        )
-        if rule is None or not rule.audited or ordinary:
+        is_change = rule is not None and rule.audited is not None and is_set(request, rule.audited)
+        if not is_change or (name == "OpenProducer" and not self._takes_over(request, visitor)):
             yield
             return
         try:
@@ -394,7 +316,7 @@ class Guard:
 
     def _takes_over(self, request: pb.OpenProducerRequest, visitor: Visitor) -> bool:
         """True if a transactional id belongs to somebody else: the takeover aborts his open transactions."""
-        if self._door.audit is None or not visitor.known or not request.HasField("transactional_id"):
+        if self._door.audit is None or not visitor.known:
             return False
         topic, id_ = TopicName.parse(request.topic), request.transactional_id
         owner = self._service.look(lambda connection: whereabouts.owner_of_transactional_id(connection, topic, id_))
@@ -423,10 +345,31 @@ def _need_role(visitor: Visitor, roles: tuple[Role, ...], topic: TopicName) -> N
         raise _denied(visitor, roles, f"{topic.tenant}/{topic.namespace}/{topic.name}")
 
 
-def _check_own(of: Of, key: int, found: Whereabouts, visitor: Visitor) -> None:
-    if found.owner != visitor.name:
-        which = id_of(key) if of is Of.TRANSACTION else key
-        raise not_yours(f"{_WHAT[of]} {which}", found.owner, visitor.name)
+def _sees(visitor: Visitor, where: Whereabouts) -> bool:
+    return any(visitor.roles.allow(ANY, topic) for topic in where.topics)
+
+
+def _check_one(need: Need, key: int, where: Whereabouts, visitor: Visitor) -> None:
+    which = f"{need.of.value} {id_of(key) if need.of is Of.TRANSACTION else key}"
+    own = where.owner == visitor.name
+    if own and need.own is Own.OR:
+        return
+    if need.own is Own.OR and not where.topics:
+        _need_whole_log(visitor, need.roles)
+    for topic in where.topics if need.roles else ():
+        if visitor.roles.allow(ANY, topic):
+            _need_role(visitor, need.roles, topic)
+        else:  # the visitor must not learn the topic's name
+            raise _denied(visitor, need.roles, f"a topic of {which}")
+    if need.own is Own.ONLY and not own:
+        raise not_yours(which.capitalize(), where.owner, visitor.name)
+
+
+def _need_namespace(visitor: Visitor, need: Need, namespace: str) -> None:
+    patterns = visitor.roles.of(*need.roles)
+    covers = Pattern.covers_namespace if need.of is Of.NAMESPACE else Pattern.touches_namespace
+    if not any(covers(pattern, namespace) for pattern in patterns):
+        raise _denied(visitor, need.roles, f"{namespace}/*")
 
 
 def _need_whole_log(visitor: Visitor, roles: tuple[Role, ...]) -> None:

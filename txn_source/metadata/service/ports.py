@@ -1,11 +1,15 @@
-"""Listening on a port of this machine."""
+"""Listening on a port of this machine, and how many connections there may be."""
 
 from __future__ import annotations
 
+import resource
 import socket
+from contextlib import suppress
 
 from txn_source.model.errors import UnavailableError
 
+_MAX_CONNECTIONS = 16_384
+_OTHER_FILES = 512
 UNREAD_S = 20.0
 """So long whoever asked may take nothing of its answer."""
 
@@ -33,6 +37,20 @@ def bound(host: str, port: int) -> socket.socket:
         made.close()
         raise cannot_listen(f"{host}:{port}") from None
     return made
+
+
+def allow_files() -> None:
+    """Let this process open as many files as the system lets it have; each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):  # on macOS the hard limit may be more than the kernel's
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def most_connections() -> int:
+    """Return how many connections to take, so that descriptors are left for databases, files and HTTP."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _MAX_CONNECTIONS if limit < 0 else max(64, min(_MAX_CONNECTIONS, (limit - _OTHER_FILES) // 2))
 
 
 def cannot_listen(address: str) -> UnavailableError:

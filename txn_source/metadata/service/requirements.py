@@ -16,47 +16,73 @@ from txn_source.model.values import dataclass
 
 
 class Of(Enum):
-    """What the values of a field name. An id that names nothing needs no role: the service says that it isn't there."""
+    """What the values of a field name."""
 
+    LOG = "the whole log"
+    """Whatever the value is."""
+    SOME_TOPIC = "any topic"
+    """Whichever."""
     TOPIC = "topic"
+    NAMESPACE = "namespace"
+    """All of its topics."""
+    PART_OF_NAMESPACE = "a topic of namespace"
     PARTITION = "partition"
     COPY = "copy"
     SUBSCRIPTION = "subscription"
     PRODUCER = "producer"
-    """Its topic; and it must be the caller's own."""
     TRANSACTION = "transaction"
-    """It must be the caller's own."""
+    SEGMENT = "segment"
+    """A hot segment of the request's ``topic``, which belongs to the owner of its producer."""
     PLACE = "place"
     """It must be one of ``AllowedPlaces``, whatever roles the caller has."""
 
 
+class Own(Enum):
+    """Whether what a field names must be the caller's own."""
+
+    NO = ""
+    ONLY = "own"
+    OR = "own, or"
+    """Who has the roles for all of its topics may use it, too; if it has none, who has them for the whole log."""
+
+
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One of some roles for each topic that a field names. Parts of the field's path stand between dots.
+    """One of some roles for each thing that a field names. Parts of the field's path stand between dots.
 
     Values of repeated fields all count, of a map its keys, or the value of the key behind the dot, and of what isn't
-    set none.
+    set none. ``when``: a field that must be set (not 0, false or empty) for the need to apply, ``field=value``, or
+    ``not field``; else it always applies.
+
+    An id that names nothing, or something of topics that the caller has no role for, is refused with the same error.
     """
 
     of: Of
-    field: str
+    field: str = ""
     roles: tuple[Role, ...] = ()
+    own: Own = Own.NO
+    when: str = ""
+
+    def applies(self, request: Any) -> bool:
+        """True if a request is one that the need is about."""
+        return is_set(request, self.when)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """What a call needs, all of it.
 
-    ``whole_log``: a role for ``*``. ``some``: a role for some topic, whichever. ``by_hand``: the guard has a method of
-    its own for the call, which checks the rest, or leaves out of the answer what the caller may not see.
-    ``audited``: it is an administrative change.
+    ``cut``: what the caller may not see is left out of the answer, or the answer refused, by ``visible.Sight``.
+    ``quiet``: an id that names nothing is no error, and answered with nothing. ``within``: fields that name parts of
+    what the needs name; the service itself checks that, in the database transaction of the call. ``audited``: the audit
+    has a line for it; None: it has not; a text: if that applies, as ``Need.when``.
     """
 
     needs: tuple[Need, ...] = ()
-    whole_log: tuple[Role, ...] = ()
-    some: tuple[Role, ...] = ()
-    by_hand: bool = False
-    audited: bool = False
+    cut: bool = False
+    quiet: bool = False
+    within: tuple[str, ...] = ()
+    audited: str | None = None
 
 
 PRODUCE = (Role.PRODUCE,)
@@ -65,44 +91,95 @@ ADMIN = (Role.ADMIN,)
 ANY = (Role.PRODUCE, Role.CONSUME, Role.ADMIN)
 
 
-def _topic(roles: tuple[Role, ...], field: str = "topic", *, audited: bool = False) -> Rule:
-    return Rule((Need(Of.TOPIC, field, roles),), audited=audited)
+def _topic(roles: tuple[Role, ...], field: str = "topic", **more: Any) -> Rule:
+    return Rule((Need(Of.TOPIC, field, roles),), **more)
 
 
 def _read(field: str = "partition_id") -> Rule:
     return Rule((Need(Of.PARTITION, field, CONSUME),))
 
 
-_ACKNOWLEDGED = Need(Of.SUBSCRIPTION, "acknowledgements.subscription_id", CONSUME)
+def _whole(*needs: Need, audited: str | None = None) -> Rule:
+    return Rule((Need(Of.LOG, roles=ADMIN), *needs), audited=audited)
+
+
+def _transaction(field: str) -> Need:
+    return Need(Of.TRANSACTION, field, own=Own.ONLY)
+
+
+def _producer(field: str = "producer_id") -> Need:
+    return Need(Of.PRODUCER, field, PRODUCE, Own.ONLY)
+
+
+def _acknowledged(field: str = "acknowledgements") -> Need:
+    return Need(Of.SUBSCRIPTION, f"{field}.subscription_id", CONSUME)
+
+
+def _entries(field: str) -> tuple[str, ...]:
+    return f"{field}.partition_id", f"{field}.segment"
+
+
+def _acknowledgements(field: str) -> tuple[str, ...]:
+    return f"{field}.consumer_id", *_ranges(f"{field}.partitions")
+
+
+def _ranges(field: str) -> tuple[str, ...]:
+    return f"{field}.partition_id", f"{field}.up_to.partition_id"
+
 
 REQUIREMENTS: Mapping[str, Rule] = {
     "GetLog": Rule(),
-    "CreateTopic": Rule((Need(Of.TOPIC, "name", ADMIN), Need(Of.PLACE, "layered_policies.offload_uri")), audited=True),
-    "UpdateTopic": _topic(ADMIN, "name", audited=True),
-    "ListTopics": Rule(by_hand=True),
-    "DeleteTopic": _topic(ADMIN, "name", audited=True),
-    "RollLedger": _topic(ADMIN, "name", audited=True),
-    "OpenProducer": _topic(PRODUCE, audited=True),
-    "Append": Rule((Need(Of.PRODUCER, "producer_id", PRODUCE), Need(Of.TRANSACTION, "txn"))),
+    "CreateTopic": Rule((Need(Of.TOPIC, "name", ADMIN), Need(Of.PLACE, "layered_policies.offload_uri")), audited=""),
+    "UpdateTopic": _topic(ADMIN, "name", audited=""),
+    "ListTopics": Rule(cut=True),
+    "DeleteTopic": _topic(ADMIN, "name", audited=""),
+    "RollLedger": _topic(ADMIN, "name", audited=""),
+    "OpenProducer": _topic(PRODUCE, within=("transactional_id",), audited="transactional_id"),
+    "Append": Rule((_producer(), _transaction("txn")), within=_entries("entries")),
     "CommitBatch": Rule(
-        (Need(Of.TOPIC, "topics.name", PRODUCE), Need(Of.PRODUCER, "topics.producer_id", PRODUCE)), some=PRODUCE
+        (Need(Of.SOME_TOPIC, roles=PRODUCE), Need(Of.TOPIC, "topics.name", PRODUCE), _producer("topics.producer_id")),
+        within=("topics.topic_id", *_entries("topics.entries"), "query_id", "app_id", "transactional_id"),
     ),
     "ImportBatch": Rule(
         (
             Need(Of.TOPIC, "topics.name", PRODUCE),
-            Need(Of.PRODUCER, "topics.producer_id", PRODUCE),
-            Need(Of.TRANSACTION, "writes.txn.id"),
-            Need(Of.TRANSACTION, "ends.txn.id"),
-            Need(Of.TRANSACTION, "kept"),
-        )
+            _producer("topics.producer_id"),
+            _transaction("writes.txn.id"),
+            _transaction("ends.txn.id"),
+            _transaction("kept"),
+        ),
+        within=("topics.topic_id", *_entries("writes.entries")),
     ),
     "GetImport": _topic(PRODUCE),
-    "BeginTransaction": Rule(some=(Role.PRODUCE, Role.CONSUME)),
-    "WriteTransaction": Rule((Need(Of.PRODUCER, "appends.producer_id", PRODUCE), _ACKNOWLEDGED)),
-    "WriteAll": Rule(by_hand=True),
-    "EndTransaction": Rule((_ACKNOWLEDGED,), by_hand=True, audited=True),
-    "GetTransaction": Rule(by_hand=True),
-    "ListTransactions": Rule((Need(Of.TOPIC, "topic", ANY),), by_hand=True),
+    "BeginTransaction": Rule((Need(Of.SOME_TOPIC, roles=(Role.PRODUCE, Role.CONSUME)),)),
+    "WriteTransaction": Rule(
+        (_producer("appends.producer_id"), _acknowledged()),
+        within=(*_entries("appends.entries"), *_acknowledgements("acknowledgements")),
+    ),
+    "WriteAll": Rule(
+        (
+            _producer("writes.append.producer_id"),
+            _transaction("writes.append.txn"),
+            _producer("writes.transaction.appends.producer_id"),
+            _acknowledged("writes.transaction.acknowledgements"),
+        ),
+        within=(
+            *_entries("writes.append.entries"),
+            *_entries("writes.transaction.appends.entries"),
+            *_acknowledgements("writes.transaction.acknowledgements"),
+        ),
+    ),
+    "EndTransaction": Rule(
+        (
+            Need(Of.TRANSACTION, "id", own=Own.ONLY, when="not forced"),
+            Need(Of.TRANSACTION, "id", ADMIN, Own.OR, when="forced"),
+            _acknowledged(),
+        ),
+        within=_acknowledgements("acknowledgements"),
+        audited="forced",
+    ),
+    "GetTransaction": Rule(cut=True),
+    "ListTransactions": Rule((Need(Of.TOPIC, "topic", ANY),), cut=True),
     "GetView": _topic(ANY, "topics"),
     "FindCut": Rule((Need(Of.PARTITION, "bounds", CONSUME), Need(Of.PARTITION, "starts", CONSUME))),
     "FindPosition": _read("partition_ids"),
@@ -110,43 +187,67 @@ REQUIREMENTS: Mapping[str, Rule] = {
     "ListLedgersOfRanges": _read("ranges.partition_id"),
     "SplitRange": _read(),
     "CountRange": _read(),
-    "ReadTable": Rule((Need(Of.TOPIC, "topic", ANY),), by_hand=True),
+    "ReadTable": Rule(
+        (Need(Of.TOPIC, "topic", ANY), Need(Of.TOPIC, "topic", CONSUME, when="table=subscriptions")), cut=True
+    ),
     "ListEntries": _read(),
     "ListDecisions": _read(),
-    "ListSegments": Rule(whole_log=ADMIN),
-    "CondemnSegments": Rule(whole_log=ADMIN, audited=True),
-    "JudgeFiles": Rule(whole_log=ADMIN, audited=True),
-    "CloseProducer": Rule((Need(Of.PRODUCER, "producer_id", PRODUCE),)),
+    "ListSegments": _whole(),
+    "CondemnSegments": _whole(audited=""),
+    "JudgeFiles": _whole(audited=""),
+    "CloseProducer": Rule((_producer(),), quiet=True),
     "ListCopies": _read(),
     "ListOffloadable": _topic(ADMIN),
-    "BeginOffload": Rule((Need(Of.PARTITION, "partition_id", ADMIN),)),
-    "CompleteOffload": Rule((Need(Of.COPY, "copy_id", ADMIN),)),
-    "AbandonOffload": Rule((Need(Of.COPY, "copy_id", ADMIN),)),
-    "DeleteCopies": _topic(ADMIN, audited=True),
-    "TrimTopic": _topic(ADMIN, audited=True),
-    "ListDoomedFiles": Rule(by_hand=True),
-    "ForgetDoomedFiles": Rule(by_hand=True),
-    "AddRoot": Rule((Need(Of.PLACE, "uri"),), whole_log=ADMIN, audited=True),
-    "RemoveRoot": Rule(whole_log=ADMIN, audited=True),
+    "BeginOffload": Rule((Need(Of.PARTITION, "partition_id", ADMIN),), within=("ledger_id", "uri")),
+    "CompleteOffload": Rule((Need(Of.COPY, "copy_id", ADMIN),), within=("copy.uri",), quiet=True),
+    "AbandonOffload": Rule((Need(Of.COPY, "copy_id", ADMIN),), quiet=True),
+    "DeleteCopies": _topic(ADMIN, within=("ledger_ids",), audited=""),
+    "TrimTopic": _topic(ADMIN, audited=""),
+    "ListDoomedFiles": Rule(cut=True),
+    "ForgetDoomedFiles": Rule((Need(Of.LOG, "doomed_ids", ADMIN, when="doomed_ids"),)),
+    "AddRoot": _whole(Need(Of.PLACE, "uri"), audited=""),
+    "RemoveRoot": _whole(audited=""),
     "ListHotSegments": _topic((Role.PRODUCE, Role.ADMIN)),
-    "ListSegmentEntries": _topic((Role.PRODUCE, Role.ADMIN)),
-    "ChangeSegmentRoots": Rule((Need(Of.TOPIC, "topic", (Role.PRODUCE, Role.ADMIN)),), by_hand=True),
-    "ChangePolicies": Rule(
-        (Need(Of.TOPIC, "scope.topic", ADMIN), Need(Of.PLACE, "set.offload_uri")), by_hand=True, audited=True
+    "ListSegmentEntries": _topic((Role.PRODUCE, Role.ADMIN), within=("path",)),
+    "ChangeSegmentRoots": Rule(
+        (
+            Need(Of.TOPIC, "topic", (Role.PRODUCE, Role.ADMIN)),
+            Need(Of.SEGMENT, "changes.path", ADMIN, Own.OR),
+            Need(Of.TOPIC, "topic", ADMIN, when="changes.removed"),
+        )
     ),
-    "GetPolicies": Rule((Need(Of.TOPIC, "scope.topic", ANY),), by_hand=True),
-    "CreateSubscription": _topic(CONSUME, audited=True),
-    "ListSubscriptions": _topic(CONSUME),
-    "DeleteSubscription": _topic(CONSUME, audited=True),
-    "SeekSubscription": _topic(CONSUME, audited=True),
-    "SetSubscriptionIsolationLevel": _topic(CONSUME, audited=True),
+    "ChangePolicies": Rule(
+        (
+            Need(Of.LOG, roles=ADMIN, when="not scope"),
+            Need(Of.NAMESPACE, "scope.namespace", ADMIN),
+            Need(Of.TOPIC, "scope.topic", ADMIN),
+            Need(Of.PLACE, "set.offload_uri"),
+        ),
+        audited="",
+    ),
+    "GetPolicies": Rule(
+        (Need(Of.PART_OF_NAMESPACE, "scope.namespace", ANY), Need(Of.TOPIC, "scope.topic", ANY)),
+    ),
+    "CreateSubscription": _topic(CONSUME, within=("name", "place.points.partition_id"), audited=""),
+    "ListSubscriptions": _topic(CONSUME, within=("name",)),
+    "DeleteSubscription": _topic(CONSUME, within=("name",), audited=""),
+    "SeekSubscription": _topic(CONSUME, within=("name", "place.points.partition_id"), audited=""),
+    "SetSubscriptionIsolationLevel": _topic(CONSUME, within=("name",), audited=""),
     "CountMessages": _read("points.partition_id"),
     "Consume": Rule(
         (
             Need(Of.TOPIC, "subscribe.topic", CONSUME),
-            Need(Of.SUBSCRIPTION, "acknowledge.subscription_id", CONSUME),
+            _acknowledged("acknowledge"),
             Need(Of.TOPIC, "seek.topic", CONSUME),
-        )
+        ),
+        within=(
+            *_acknowledgements("acknowledge"),
+            *(f"{of}.{field}" for of in ("subscribe", "seek") for field in ("name", "place.points.partition_id")),
+            *_ranges("subscribe.received.ranges"),
+            *_ranges("redeliver.ranges"),
+            *_ranges("leave.ranges"),
+            *_ranges("count.ranges"),
+        ),
     ),
 }
 """By the name of the call; of a conversation, what each of its requests needs."""
@@ -169,3 +270,13 @@ def values(message: Message, field: str) -> Iterator[Any]:
             yield from values(each, rest)
         else:
             yield each
+
+
+def is_set(request: Message, condition: str) -> bool:
+    """True if a condition, as of ``Need.when``, applies to a request."""
+    field, _, value = condition.partition("=")
+    negative, field = field.startswith("not "), field.removeprefix("not ")
+    if not field:
+        return True
+    found = (each.ListFields() if isinstance(each, Message) else each for each in values(request, field))
+    return any(each == value if value else each for each in found) != negative

@@ -20,7 +20,7 @@ from txn_source.metadata.protocol.bearer import MAX_TOKEN_BYTES
 from txn_source.metadata.protocol.errors import to_status
 from txn_source.metadata.service.first_messages import FirstMessages
 from txn_source.metadata.service.observer import Observer, observed
-from txn_source.metadata.service.ports import cannot_listen
+from txn_source.metadata.service.ports import cannot_listen, most_connections
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.stub.transport import LOG_ID_KEY, MAX_MESSAGE_BYTES, SERVICE_NAME, check_size, other_log
 from txn_source.model.door import translated
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _CALLS_AT_ONCE = 16
 _PENDING = 4 * MAX_CONSUMERS
+_HANDSHAKE_MS = 10_000
+_IDLE_MS = 300_000
+"""A connection without calls is closed then; clients connect again by themselves."""
 """So many calls and conversations that nobody has taken yet may wait."""
 _MAINTENANCE_INTERVAL_S = 1.0
 
@@ -74,7 +77,7 @@ class Server:
         self._service = service
         self._observer = observer
         self._states = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
-        self._health = health.HealthServicer()
+        self._health = _health_of(health.HealthServicer)
         self._healthy: bool | None = None
         self._stopping = threading.Event()
         self._first_messages = FirstMessages()
@@ -93,6 +96,9 @@ class Server:
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.max_metadata_size", 2 * MAX_TOKEN_BYTES),
                 ("grpc.absolute_max_metadata_size", 2 * MAX_TOKEN_BYTES),
+                ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
+                ("grpc.max_connection_idle_ms", _IDLE_MS),
+                ("grpc.max_allowed_incoming_connections", most_connections()),
             ],
         )
         self._grpc.add_generic_rpc_handlers((_handlers(service, door, observer, self._first_messages),))
@@ -167,6 +173,16 @@ class Server:
             self._healthy = healthy
             for name in ("", SERVICE_NAME):
                 self._health.set(name, self._states[0 if healthy else 1])
+
+
+def _health_of(servicer: Any) -> Any:
+    """Return what answers health checks. ``Watch`` would hold a thread for each of its calls."""
+
+    class Health(servicer):  # type: ignore[misc]
+        def Watch(self, request: Any, context: grpc.ServicerContext, *_: Any) -> NoReturn:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "Use Check.")
+
+    return Health(experimental_non_blocking=False)
 
 
 def _handlers(

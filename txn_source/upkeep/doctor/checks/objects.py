@@ -12,7 +12,7 @@ from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.ledger import Ledger
 from txn_source.model.topic import PartitionView
 from txn_source.model.topic_name import TopicName
-from txn_source.storage.object_root import located
+from txn_source.storage.object_root import located, resolved
 from txn_source.storage.object_store import file_system_of, is_passing, is_refused, reason
 from txn_source.storage.object_uri import is_object_uri, parts_of
 from txn_source.storage.tiered import Footer, checked_footer
@@ -44,7 +44,7 @@ def _of_topic(subject: Subject, topic: TopicName) -> Iterator[Finding]:
             for copies in copies_of(subject.access.metadata, partition)
             if copies.tiered is not None and copies.ledger_id in ledgers and _is_near(subject, copies.tiered)
         ]
-        is_remote = any(is_object_uri(located(subject.access.root, copy.uri)) for _, copy in found)
+        is_remote = any(is_object_uri(resolved(subject.access.root, copy.uri)) for _, copy in found)
         for (ledger, copy), result in read_ahead(found, lambda of: _looked_at(subject, of[1]), is_remote=is_remote):
             yield from _of_ledger(subject, topic, partition, ledger, copy, result)
 
@@ -72,7 +72,7 @@ def _of_ledger(
     if isinstance(found, OSError):
         if not is_refused(found):
             raise found
-        subject.may_not_read("objects", located(subject.access.root, copy.uri), found)
+        subject.may_not_read("objects", resolved(subject.access.root, copy.uri), found)
         return
     if found is None:
         footer = checked_footer(subject.access.root, copy)

@@ -15,7 +15,7 @@ from txn_source.model.units import format_count
 from txn_source.model.values import dataclass
 from txn_source.model.verdict import Verdict
 from txn_source.storage.object_names import may_be_object
-from txn_source.storage.object_root import located
+from txn_source.storage.object_root import resolved
 from txn_source.storage.object_store import is_passing, is_refused, reason
 from txn_source.storage.segment import SegmentName, is_old_note
 from txn_source.upkeep.doctor.checks.policies import policies_fit
@@ -61,7 +61,7 @@ def _of_topic(subject: Subject, topic: TopicName) -> Iterator[Finding]:
     for (segment, place), found in looked_at:
         subject.watch.advance(segment.end)
         if isinstance(found, OSError):
-            subject.may_not_read("segments", located(place.root, segment.path), found)
+            subject.may_not_read("segments", resolved(place.root, segment.path), found)
         elif found is not None and found.lost.entries:  # else it was deleted meanwhile
             damaged.setdefault(segment.path, {})[place.bit] = found
     if damaged or any(segment.wanted & ~segment.roots for segment in segments):
@@ -183,7 +183,7 @@ def check_unreferenced(subject: Subject) -> Iterator[Finding]:
             fact = f"{format_count(len(files), 'file')}, {size:,} bytes, {what}: older than a day."
             yield finding(code, "files", fact, **some_files(list(files)))
     ahead = found.of(Verdict.AHEAD)
-    beside = {uri for uri in ahead if may_be_object(uri) and located(subject.access.root, uri) == uri}
+    beside = {uri for uri in ahead if may_be_object(uri) and resolved(subject.access.root, uri) == uri}
     if ahead.keys() - beside:
         fact = f"{format_count(len(ahead), 'file')} have numbers that this database has not given yet."
         yield finding("database-behind", "files", fact, **some_files(list(ahead)))
