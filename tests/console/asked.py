@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from txn_source import Log, connect
 from txn_source.client.target import open_service
+from txn_source.console.previews import InThisProcess
 from txn_source.console.serving import Console
 from txn_source.metadata.access.door import Door
 from txn_source.storage.object_root import root_at
@@ -46,6 +47,7 @@ class Asked:
         self.log: Log = self.stack.enter_context(connect(root))
         self.service = open_service(str(root), None)
         self.stack.callback(self.service.close)
+        options = {"previews": InThisProcess()} | options
         self.console = Console(self.service, root_at(root), "127.0.0.1", 0, door=door, **options)
 
     def __enter__(self) -> Asked:

@@ -6,7 +6,7 @@ Nothing changes state by GET. What a visitor sees and does is judged as its call
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.applications import Starlette
@@ -79,22 +79,24 @@ class ConsoleParts:
         root: Root,
         admission: Admission,
         version: str,
+        pages: Callable[[Mapping[str, str], Viewer], Any],
         look: Callable[[], object] = lambda: None,
     ) -> None:
-        """``look`` is called now and then: certificates may have changed."""
+        """``pages`` reads pages of messages; ``look`` is called now and then: certificates may have changed."""
         self.service = service
         self.guard = guard
         self.root = root
         self.admission = admission
         self.version = version
         self._look = look
+        self._pages = pages
         self.snapshots = Snapshots(service)
 
     def viewer(self, request: Request, body_bytes: int = 0) -> Viewer:
         """Return who asks, or raise ``Refused``."""
         self._look()
         visitor = self.admission.visitor(request, body_bytes)
-        return Viewer(visitor, self.service, self.guard, self.root, self.snapshots)
+        return Viewer(visitor, self.service, self.guard, self.root, self.snapshots, self._pages)
 
     def counted(self, response: Response, viewer: Viewer) -> Response:
         """Count what somebody is answered against its limit."""

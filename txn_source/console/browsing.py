@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -16,8 +16,7 @@ from txn_source.client.reading.own_log import OwnLog
 from txn_source.client.reading.source import ReadPartition, Source
 from txn_source.console.message_rows import Found, Row, is_raw, schema_of
 from txn_source.console.values import SHORT
-from txn_source.metadata.service.service import MetadataService
-from txn_source.metadata.store.entries_before import entries_before
+from txn_source.metadata.store.entries_before import Before
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import index_of, message_key, position_of
 from txn_source.model.position import Position, PositionRange
@@ -92,11 +91,16 @@ class Browser:
     """
 
     def __init__(
-        self, access: Access, service: MetadataService, source: Source, level: IsolationLevel, most: int = SHORT
+        self,
+        access: Access,
+        entries_before: Callable[[int, int, int, int], Before | None],
+        source: Source,
+        level: IsolationLevel,
+        most: int = SHORT,
     ) -> None:
         """``most``: so many characters, or bytes, of each value are shown."""
         self._access = access
-        self._service = service
+        self._entries_before = entries_before
         self._source = source
         self.level = level
         self._most = most
@@ -189,9 +193,7 @@ class Browser:
         """
         at = position_of(end).key + (1 if index_of(end) else 0)
         partition_id = of.view.partition_id
-        found = self._service.look(
-            lambda connection: entries_before(connection, partition_id, at, messages, _PIECE_BYTES)
-        )
+        found = self._entries_before(partition_id, at, messages, _PIECE_BYTES)
         if found is None:
             return 0
         start = Position.from_key(found.start)

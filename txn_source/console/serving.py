@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from txn_source.console.admission import Admission
 from txn_source.console.app import ConsoleParts, console_app
+from txn_source.console.previews import InProcesses, Previews
 from txn_source.http.listener import Certificates, Listener
 from txn_source.http.release import release
 from txn_source.metadata.access.door import Door
@@ -30,6 +31,7 @@ class Console:
         certificates: Certificates | None = None,
         door: Door | None = None,
         names: Iterable[str] = (),
+        previews: Previews | None = None,
     ) -> None:
         """Bind to the port; 0 takes a free one. ``door`` and ``certificates`` are the service's own.
 
@@ -40,6 +42,7 @@ class Console:
             port: and the port.
             certificates: None: plain text.
             door: who may come in; None: anybody.
+            previews: what reads pages of messages; None: processes.
             names: by which browsers reach it beside its address, such as a proxy's.
 
         Raises:
@@ -47,8 +50,9 @@ class Console:
         """
         door = Door() if door is None else door
         admission = Admission(door, host, names)
+        self._previews = InProcesses() if previews is None else previews
         look = (lambda: None) if certificates is None else certificates.look
-        parts = ConsoleParts(service, Guard(service, door), root, admission, release(), look)
+        parts = ConsoleParts(service, Guard(service, door), root, admission, release(), self._previews.page, look)
         self.snapshots = parts.snapshots
         self.listener = Listener(console_app(parts), host, port, certificates, _CONNECTIONS)
         self.address = f"{self.listener.scheme}://{self.listener.address}/"
@@ -59,3 +63,4 @@ class Console:
 
     def __exit__(self, *_: object) -> None:
         self.listener.stop()
+        self._previews.close()

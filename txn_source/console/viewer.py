@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from typing import Any
 
 from txn_source.client.access import Access
 from txn_source.console.guarded import access_of
@@ -13,6 +14,7 @@ from txn_source.metadata.service.guard import Guard
 from txn_source.metadata.service.requirements import ADMIN, ANY, CONSUME
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.store import topics
+from txn_source.metadata.store.entries_before import Before, entries_before
 from txn_source.metadata.store.figures import Blocker
 from txn_source.model.errors import PermissionDeniedError, TopicNotFoundError, shown
 from txn_source.model.roles import Role
@@ -27,24 +29,45 @@ class Viewer:
     """
 
     def __init__(
-        self, visitor: Visitor, service: MetadataService, guard: Guard, root: Root, snapshots: Snapshots
+        self,
+        visitor: Visitor,
+        service: MetadataService,
+        guard: Guard,
+        root: Root,
+        snapshots: Snapshots,
+        pages: Callable[[Mapping[str, str], Viewer], Any],
     ) -> None:
+        """``pages`` reads pages of messages."""
         self.visitor = visitor
         self.service = service
         self.snapshots = snapshots
         self._guard = guard
-        self._root = root
+        self.root = root
+        self._pages = pages
         self.sees_all = visitor.roles.allow_everything((*ANY, Role.MONITOR))
 
     @cached_property
     def access(self) -> Access:
         """The way to the log, each call of which is judged."""
-        return access_of(self._guard, self.visitor, self._root)
+        return access_of(self._guard, self.visitor, self.root)
 
     @cached_property
     def snapshot(self) -> Snapshot:
         """The figures of the log now, of what it doesn't see, too."""
         return self.snapshots.current()
+
+    def read(self, query: Mapping[str, str]) -> Any:
+        """Return a page of messages; see ``api.messages.page``."""
+        return self._pages(query, self)
+
+    def entries_before(self, partition_id: int, end: int, messages: int, of_bytes: int) -> Before | None:
+        """See ``store.entries_before``.
+
+        Raises:
+            TxnLogError: the visitor may not read the partition.
+        """
+        self._guard.check_partition(partition_id, self.visitor)
+        return self.service.look(lambda connection: entries_before(connection, partition_id, end, messages, of_bytes))
 
     def look_again(self) -> None:
         """Have the next look at the snapshot find the log as it is then."""

@@ -67,8 +67,13 @@ def limited_to(places: Iterable[str]) -> Iterator[None]:
 
 def may_open(root: str, uri: str) -> bool:
     """True if a text of the metadata of the log at ``root`` names a place that may be opened."""
-    listed = os.environ[VARIABLE].split() if _limit is None and VARIABLE in os.environ else _limit
-    return listed is None or AllowedPlaces([root, *listed]).has(uri)
+    found = listed()
+    return found is None or AllowedPlaces([root, *found]).has(uri)
+
+
+def listed() -> tuple[str, ...] | None:
+    """Return the places that this process may open beside roots; None: there is no limit."""
+    return tuple(os.environ[VARIABLE].split()) if _limit is None and VARIABLE in os.environ else _limit
 
 
 def check_stored(root: str, uri: str) -> None:

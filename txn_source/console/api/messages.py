@@ -5,16 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from heapq import merge
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.requests import Request
 
+from txn_source.client.access import Access
 from txn_source.client.reading.count import count
 from txn_source.client.reading.source import ReadPartition, Source, resolve
 from txn_source.console.browsing import Browser, Key
@@ -22,10 +21,10 @@ from txn_source.console.message_rows import Row
 from txn_source.console.query import MAX_LIMIT, MAX_SEARCH, choice, flag, number, text
 from txn_source.console.values import SHORT, WHOLE
 from txn_source.console.viewer import Viewer
+from txn_source.metadata.store.entries_before import Before
 from txn_source.model.errors import (
     InvalidArgumentError,
     OutOfRangeError,
-    RateLimitedError,
     TopicNotFoundError,
     TxnLogError,
     shown,
@@ -39,11 +38,7 @@ from txn_source.reading.request import ReadRequest, Selection
 
 _TOGETHER = 64
 """So many partitions are read for one page."""
-_AT_ONCE = 4
-"""So many pages are read at the same time: each may hold some 100 MB."""
-_PATIENCE_S = 10.0
 _MOST_KEY = 1 << 96
-_turns = threading.BoundedSemaphore(_AT_ONCE)
 Places = dict[int, int]
 """Places (``message_key``) by partition index."""
 
@@ -82,24 +77,39 @@ class Cursor:
         return cls(bool(backwards), found, searched, to_search)
 
 
+class Reading(Protocol):
+    """What a page needs of the log, as a visitor may have it."""
+
+    @property
+    def access(self) -> Access:
+        """The way to the log."""
+
+    def entries_before(self, partition_id: int, end: int, messages: int, of_bytes: int) -> Before | None:
+        """See ``store.entries_before``."""
+
+
 def messages(request: Request, viewer: Viewer) -> Any:
     """Return a page of messages, and where the next one begins."""
     name = viewer.topic(text(request, "topic")).name
+    return {"now_ms": viewer.service.now_ms(), **viewer.read({**request.query_params, "topic": str(name)})}
+
+
+def page(request: Any, reading: Reading) -> dict[str, Any]:
+    """Return a page of the messages of the topic ``query_params["topic"]``, and where the next one begins."""
     level = IsolationLevel(choice(request, "level", [level.value for level in IsolationLevel]))
     limit = number(request, "limit", 50, 1, MAX_LIMIT)
-    source = resolve(viewer.access.metadata, Selection.of(str(name)))
+    source = resolve(reading.access.metadata, Selection.of(text(request, "topic")))
     parts = _wanted(request, source)
     whole = flag(request, "full")
-    browser = Browser(viewer.access, viewer.service, source, level, WHOLE if whole else SHORT)
+    browser = Browser(reading.access, reading.entries_before, source, level, WHOLE if whole else SHORT)
     wanted = _key(request)
-    with _turn():
-        if whole:
-            found = _whole(request, browser, parts)
-        elif wanted is not None:
-            found = _search(request, browser, viewer, source, parts, wanted, limit)
-        else:
-            found = _page(request, browser, parts, limit)
-    return {"now_ms": viewer.service.now_ms(), "level": level.value, **found}
+    if whole:
+        found = _whole(request, browser, parts)
+    elif wanted is not None:
+        found = _search(request, browser, reading.access, source, parts, wanted, limit)
+    else:
+        found = _page(request, browser, parts, limit)
+    return {"level": level.value, **found}
 
 
 def _page(request: Request, browser: Browser, parts: Sequence[ReadPartition], limit: int) -> dict[str, Any]:
@@ -142,7 +152,7 @@ def _page(request: Request, browser: Browser, parts: Sequence[ReadPartition], li
 def _search(
     request: Request,
     browser: Browser,
-    viewer: Viewer,
+    access: Access,
     source: Source,
     parts: Sequence[ReadPartition],
     wanted: Key,
@@ -156,7 +166,7 @@ def _search(
     if cursor is None:
         backwards = request.query_params.get("from", EARLIEST) == LATEST
         places = {} if backwards else _start(request, browser, parts)
-        cursor = Cursor(backwards, places, 0, _to_search(viewer, source, parts, browser, places))
+        cursor = Cursor(backwards, places, 0, _to_search(access, source, parts, browser, places))
     backwards, places, reached = cursor.backwards, dict(cursor.places), 0
     search = browser.search_backwards if backwards else browser.search
     rows: list[Row] = []
@@ -199,7 +209,7 @@ def _whole(request: Request, browser: Browser, parts: Sequence[ReadPartition]) -
 
 
 def _to_search(
-    viewer: Viewer, source: Source, parts: Sequence[ReadPartition], browser: Browser, places: Places
+    access: Access, source: Source, parts: Sequence[ReadPartition], browser: Browser, places: Places
 ) -> int | None:
     """Return how many messages a search goes through; None if that can't be told."""
     if len(parts) < len(source.partitions):
@@ -211,7 +221,7 @@ def _to_search(
     }
     wanted = ReadRequest(browser.level, Side(EARLIEST, positions), consistent_cut=False)
     try:
-        return count(viewer.access, source, wanted)
+        return count(access, source, wanted)
     except TxnLogError:
         return None  # something was trimmed at this moment
 
@@ -264,21 +274,6 @@ def _cursor(request: Request) -> Cursor | None:
 
 def _no_cursor() -> InvalidArgumentError:
     return InvalidArgumentError("The cursor is none of the console's.", "Begin with the first page.")
-
-
-@contextmanager
-def _turn() -> Iterator[None]:
-    """Wait until few enough others read.
-
-    Raises:
-        RateLimitedError: they take too long.
-    """
-    if not _turns.acquire(timeout=_PATIENCE_S):
-        raise RateLimitedError("Others read messages at this moment.", "Try again.")
-    try:
-        yield
-    finally:
-        _turns.release()
 
 
 def _key(request: Request) -> Key | None:

@@ -195,6 +195,16 @@ class Guard:
             else:
                 return
 
+    def check_partition(self, partition_id: int, visitor: Visitor) -> None:
+        """Raise unless a visitor may read a partition.
+
+        Raises:
+            PermissionDeniedError, TopicNotFoundError: the visitor may not.
+        """
+        need = Need(Of.PARTITION, roles=CONSUME)
+        if visitor.known and self._absent(need, [partition_id], visitor) is not None:
+            raise absent(need.of, partition_id)
+
     # Judging
 
     def _judged(self, name: str, request: Any, visitor: Visitor) -> Message:

@@ -1,0 +1,68 @@
+"""Pages of messages that are read in processes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.access.authority import Signer
+from tests.console.asked import Asked
+from tests.console.test_messages import all_pages, fill
+from txn_source.console import previews
+from txn_source.console.previews import InProcesses
+from txn_source.metadata.access.door import Door
+from txn_source.metadata.access.keys import Keys
+from txn_source.metadata.access.tokens import Verifier
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Iterator[Asked]:
+    with Asked(tmp_path / "log", previews=InProcesses()) as made:
+        yield made
+
+
+def test_pages_are_the_same_as_in_the_service(asked: Asked, tmp_path: Path) -> None:
+    """Read all messages of a topic, hot and tiered, in both directions, whole and by their key."""
+    fill(asked.log)
+    queries: list[dict[str, Any]] = [{"from_": "earliest", "limit": 500}, {"from_": "latest", "limit": 80}]
+    with Asked(tmp_path / "log") as here:
+        for query in queries:
+            rows = all_pages(asked, topic="t", **query)
+            assert rows == all_pages(here, topic="t", **query)
+            assert len(rows) > 60
+        for query in ({"key": "k7"}, {"partition": 0, "full": 1, "position": rows[-1]["position"]}, {"key_hex": "x"}):
+            found, expected = (each.get("messages", topic="t", **query) for each in (asked, here))
+            assert (found.status, found.json | {"now_ms": 0}) == (expected.status, expected.json | {"now_ms": 0})
+
+
+def test_page_that_needs_too_much_memory_is_an_error_of_its_request(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Give the process less than it needs; then as much as usual."""
+    asked.log.create_topic("t")
+    with asked.log.producer("t") as producer:
+        producer.send(b"v")
+    with monkeypatch.context() as patched:
+        patched.setattr(previews, "_MEMORY", 100 << 20)
+        for _ in range(2):
+            answer = asked.get("messages", topic="t")
+            assert (answer.status, answer.code) == (429, "LIMIT_EXCEEDED")
+            assert asked.get("topics").status == 200
+    asked.get("messages", topic="t")  # by the process that was started before
+    assert len(asked.get("messages", topic="t").rows) == 1
+
+
+def test_page_is_read_as_its_visitor(tmp_path: Path) -> None:
+    """Ask with tokens of several roles: the process has no rights of its own."""
+    signer = Signer(tmp_path)
+    door = Door(Verifier(Keys([signer.public_file])))
+    with Asked(tmp_path / "log", door=door, previews=InProcesses()) as asked:
+        asked.log.create_topic("bank/public/orders")
+        with asked.log.producer("bank/public/orders") as producer:
+            producer.send(b"v")
+        for role, pattern, status in (("consume", "bank/*", 200), ("produce", "bank/*", 403), ("monitor", "*", 403)):
+            answer = asked.get("messages", signer.token("bob", **{role: [pattern]}), topic="bank/public/orders")
+            assert answer.status == status, answer.body

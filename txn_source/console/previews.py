@@ -1,0 +1,155 @@
+"""Pages of messages, each read in a process of its own.
+
+What somebody wrote to a topic is decoded where it can harm one page only: the process has a limit of memory, nothing of
+other visitors is in it, and it has no way to the metadata but calls as its visitor, which the guard judges.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import astuple
+from multiprocessing.connection import Connection
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.console.api.messages import page
+from txn_source.console.viewer import Viewer
+from txn_source.metadata.protocol.convert import error_from_wire, error_to_wire
+from txn_source.model.door import translated
+from txn_source.model.errors import LimitExceededError, RateLimitedError
+from txn_source.storage import allowed_places
+
+_AT_ONCE = 4
+"""So many pages are read at the same time."""
+_PATIENCE_S = 10.0
+_PAGE_S = 30.0
+_MEMORY = 2 << 30
+"""So many bytes of addresses a process may have."""
+_MOST = 64 << 20
+
+
+class Previews(Protocol):
+    """What reads pages of messages."""
+
+    def page(self, query: Mapping[str, str], viewer: Viewer) -> Any:
+        """Return a page for a visitor; ``query`` is what its address says."""
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+
+
+class InThisProcess:
+    """Pages that are read where they are asked for, of a log whose writers are trusted."""
+
+    def page(self, query: Mapping[str, str], viewer: Viewer) -> Any:
+        return page(SimpleNamespace(query_params=query), viewer)
+
+    def close(self) -> None:
+        """There is nothing."""
+
+
+class InProcesses:
+    """Pages that are read in processes. One is always started ahead, so that a page needn't wait for its start."""
+
+    def __init__(self) -> None:
+        self._turns = threading.BoundedSemaphore(_AT_ONCE)
+        self._lock = threading.Lock()
+        self._spare: _Reader | None = None
+
+    def page(self, query: Mapping[str, str], viewer: Viewer) -> Any:
+        with self._turn():
+            with self._lock:
+                reader, self._spare = self._spare or _Reader(), _Reader()
+            try:
+                return reader.page(query, viewer)
+            finally:
+                reader.end()
+
+    def close(self) -> None:
+        with self._lock:
+            spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.end()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if not self._turns.acquire(timeout=_PATIENCE_S):
+            raise RateLimitedError("Others read messages at this moment.", "Try again.")
+        try:
+            yield
+        finally:
+            self._turns.release()
+
+
+class _Reader:
+    """A process that reads one page."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "txn_source.console.page_process", str(theirs.fileno()), str(_MEMORY)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=_surroundings(),
+            )
+        self._connection = Connection(ours.detach())
+
+    def page(self, query: Mapping[str, str], viewer: Viewer) -> Any:
+        until = time.monotonic() + _PAGE_S
+        try:
+            self._connection.send_bytes(json.dumps({"root": str(viewer.root), "query": dict(query)}).encode())
+            while self._connection.poll(max(0.0, until - time.monotonic())):
+                data = self._connection.recv_bytes(_MOST)
+                if data[:1] == b"p":
+                    return json.loads(data[1:])
+                if data[:1] == b"e":
+                    raise error_from_wire(pb.Error.FromString(data[1:]))
+                self._connection.send_bytes(_answer(data[:1], data[1:], viewer))
+        except (EOFError, ConnectionError) as error:
+            raise LimitExceededError(
+                "The process that read these messages has ended: they need too much memory, or can't be decoded.",
+                "Read them with a client.",
+            ) from error
+        raise LimitExceededError(
+            f"Reading these messages takes longer than {_PAGE_S:g} s.", "Ask for fewer, or read them with a client."
+        )
+
+    def end(self) -> None:
+        self._connection.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def _answer(kind: bytes, asked: bytes, viewer: Viewer) -> bytes:
+    """Answer a question of a process, which may be anybody's by now."""
+    try:
+        if kind == b"b":
+            partition_id, end, messages, of_bytes = (int(number) for number in json.loads(asked))
+            found = viewer.entries_before(partition_id, end, messages, of_bytes)
+            return b"o" + json.dumps(None if found is None else astuple(found)).encode()
+        method, _, request = asked.partition(b"\n")
+        name = json.loads(method)
+        made = getattr(pb, f"{name}Request").FromString(request)
+        answer: bytes = viewer.access.metadata.transport.call(name, made).SerializeToString()
+        return b"o" + answer
+    except Exception as error:
+        return b"e" + error_to_wire(translated(error, "messages")).SerializeToString()
+
+
+def _surroundings() -> dict[str, str]:
+    """Return the environment of a process: memory is taken from the system, so that its limit counts what is used."""
+    found = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
+    listed = allowed_places.listed()
+    with suppress(KeyError):
+        del found[allowed_places.VARIABLE]
+    return found if listed is None else {**found, allowed_places.VARIABLE: " ".join(listed)}
