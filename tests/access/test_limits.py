@@ -21,8 +21,9 @@ from tests.log.reading import told_by
 from txn_source import LimitExceededError, PermissionDeniedError, RateLimitedError, UnauthenticatedError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.client.target import Target
+from txn_source.metadata.access.addresses import place_of
 from txn_source.metadata.access.counters import Refusals
-from txn_source.metadata.access.door import Door, place_of
+from txn_source.metadata.access.door import Door
 from txn_source.metadata.access.limits import Limits, Usage
 from txn_source.metadata.service.server import Server
 from txn_source.metadata.stub import grpc_transport

@@ -211,6 +211,8 @@ def test_each_call_has_a_case_and_a_row(places: Places) -> None:
     apart = {"CompleteOffload", "AbandonOffload", "WriteAll", "Consume"}  # have tests of their own
     assert {name for name, *_ in CASES} | apart == set(RPCS)
     assert set(REQUIREMENTS) == set(RPCS)
+    changes = re.compile("Create|Update|Delete|Roll|Change|Set|Seek|Trim|Add|Remove|Condemn|Judge|BeginOffload")
+    assert all(rule.audited is not None for name, rule in REQUIREMENTS.items() if changes.match(name))
     assert {name for name in RPCS if hasattr(Sight, name)} == {name for name, rule in REQUIREMENTS.items() if rule.cut}
 
 

@@ -79,13 +79,6 @@ def test_commands_of_the_document(tmp_path: Path, bare: Any, spawn: Any, monkeyp
     assert stat.S_IMODE(os.stat("loader.token").st_mode) == stat.S_IMODE(os.stat("signing.key").st_mode) == 0o600
 
 
-def test_table_of_the_document_has_each_call() -> None:
-    """Look for each call of the service in the table of what calls need."""
-    from txn_source.metadata.service.requirements import REQUIREMENTS
-
-    assert [name for name in REQUIREMENTS if not re.search(rf"\b{name}\b", DOCS)] == []
-
-
 def test_token_is_shown_without_itself(tmp_path: Path, bare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Show a token from a file, standard input and the environment, as text and as JSON; the signature isn't there."""
     signer = Signer(tmp_path)

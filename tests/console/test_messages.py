@@ -304,16 +304,3 @@ def test_too_many_partitions_at_once(asked: Asked) -> None:
     assert asked.get("messages", topic="t").status == 400
     assert len(asked.get("messages", topic="t", partition=64).rows) == 1
     assert len(all_pages(asked, topic="t", key="k", limit=5)) == 1
-
-
-def test_who_waits_too_long_is_told(filled: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take all turns: whoever comes then is asked to try again."""
-    monkeypatch.setattr(api, "_PATIENCE_S", 0.0)
-    for _ in range(api._AT_ONCE):
-        api._turns.acquire()
-    try:
-        answer = filled.get("messages", topic="t")
-        assert (answer.status, answer.code) == (429, "RATE_LIMITED")
-    finally:
-        for _ in range(api._AT_ONCE):
-            api._turns.release()

@@ -9,6 +9,7 @@ import pytest
 
 from tests.console.asked import Asked
 from tests.console.demo import fill
+from tests.console.test_messages import all_pages
 from tests.tiers.conftest import bucket, credentials, s3
 from tests.tiers.stores import Bucket, S3Server
 from txn_source import connect
@@ -46,7 +47,7 @@ def test_all_is_answered(served: Served) -> None:
     for path in LOOKS:
         more = {"name": "billing"} if path.startswith("subscription") else {}
         assert served.get(path, **ASKED | more).status == 200, path
-    pages = [served.get("messages", topic="orders", limit=500, from_=start).rows for start in ("earliest", "latest")]
+    pages = [all_pages(served, topic="orders", limit=500, from_=start) for start in ("earliest", "latest")]
     assert len(pages[0]) == len(pages[1]) == served.log.count("orders")
     for name in ("guessed", "\x00", "ü" * 5000):
         assert served.get("subscription", topic="orders", name=name).status in (400, 404), name[:9]

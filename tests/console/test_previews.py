@@ -66,3 +66,13 @@ def test_page_is_read_as_its_visitor(tmp_path: Path) -> None:
         for role, pattern, status in (("consume", "bank/*", 200), ("produce", "bank/*", 403), ("monitor", "*", 403)):
             answer = asked.get("messages", signer.token("bob", **{role: [pattern]}), topic="bank/public/orders")
             assert answer.status == status, answer.body
+
+
+def test_who_waits_too_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask while all turns are taken: one is asked to try again."""
+    monkeypatch.setattr(previews, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(previews, "_AT_ONCE", 0)
+    with Asked(tmp_path / "log", previews=InProcesses()) as asked:
+        asked.log.create_topic("t")
+        answer = asked.get("messages", topic="t")
+        assert (answer.status, answer.code) == (429, "RATE_LIMITED")

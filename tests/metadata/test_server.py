@@ -204,6 +204,18 @@ def test_silent_connections_are_closed(tmp_path: Path, monkeypatch: pytest.Monke
             assert log.topics() == []
 
 
+def test_calls_of_one_caller_that_send_no_message_leave_threads_to_others(
+    small_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Begin more than one caller may: the others of them are refused at once, and threads are left."""
+    monkeypatch.setattr("txn_source.metadata.service.first_messages._OF_ONE", 4)
+    monkeypatch.setattr("txn_source.metadata.service.first_messages._PATIENCE_S", 600)
+    monkeypatch.setattr(server_module, "place_of", lambda peer: peer)  # a connection stands for an address
+    with Silent(small_server) as silent, connect(endpoint=small_server.address, timeout=20) as log:
+        silent.begin("GetLog", 40)
+        assert log.topics() == []
+
+
 @pytest.mark.long
 def test_ten_thousand_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
     """Hold 10,000 connections that say nothing, and as many calls as there are threads that send no request."""

@@ -37,7 +37,7 @@ class Budget:
     def __init__(self) -> None:
         self.messages = 0
         self._bytes = 0
-        self._until = time.monotonic() + READ_S
+        self._until: float | None = None
         self._most_messages, self._most_bytes = READ_MESSAGES, READ_BYTES
 
     def share(self, among: int) -> None:
@@ -46,7 +46,9 @@ class Budget:
         self._most_bytes = self._bytes + max(0, READ_BYTES - self._bytes) // among
 
     def take(self, messages: int, of_bytes: int) -> None:
-        """Note what was read."""
+        """Note what was read; time counts from then on, since whoever begins may have to connect to a store first."""
+        if self._until is None:
+            self._until = time.monotonic() + READ_S
         self.messages += messages
         self._bytes += of_bytes
 
@@ -54,7 +56,7 @@ class Budget:
     def spent(self) -> bool:
         """True if it is used up, or the share of who reads now."""
         over = self.messages >= self._most_messages or self._bytes >= self._most_bytes
-        return over or time.monotonic() >= self._until
+        return over or (self._until is not None and time.monotonic() >= self._until)
 
 
 class Key:

@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import astuple
@@ -20,11 +19,9 @@ from multiprocessing.connection import Connection
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.console.api.messages import page
 from txn_source.console.viewer import Viewer
-from txn_source.metadata.protocol.convert import error_from_wire, error_to_wire
-from txn_source.model.door import translated
+from txn_source.metadata.stub.relay import result_of
 from txn_source.model.errors import LimitExceededError, RateLimitedError
 from txn_source.storage import allowed_places
 
@@ -34,7 +31,6 @@ _PATIENCE_S = 10.0
 _PAGE_S = 30.0
 _MEMORY = 2 << 30
 """So many bytes of addresses a process may have."""
-_MOST = 64 << 20
 
 
 class Previews(Protocol):
@@ -105,45 +101,29 @@ class _Reader:
         self._connection = Connection(ours.detach())
 
     def page(self, query: Mapping[str, str], viewer: Viewer) -> Any:
-        until = time.monotonic() + _PAGE_S
+        def before(question: Any) -> Any:
+            partition_id, end, messages, of_bytes = (int(number) for number in question)
+            found = viewer.entries_before(partition_id, end, messages, of_bytes)
+            return None if found is None else astuple(found)
+
         try:
             self._connection.send_bytes(json.dumps({"root": str(viewer.root), "query": dict(query)}).encode())
-            while self._connection.poll(max(0.0, until - time.monotonic())):
-                data = self._connection.recv_bytes(_MOST)
-                if data[:1] == b"p":
-                    return json.loads(data[1:])
-                if data[:1] == b"e":
-                    raise error_from_wire(pb.Error.FromString(data[1:]))
-                self._connection.send_bytes(_answer(data[:1], data[1:], viewer))
-        except (EOFError, ConnectionError) as error:
+            return result_of(self._connection, viewer.access.metadata.transport, before, _PAGE_S)
+        except TimeoutError:
+            raise LimitExceededError(
+                f"Reading these messages takes longer than {_PAGE_S:g} s.",
+                "Ask for fewer, or read them with a client.",
+            ) from None
+        except (EOFError, OSError) as error:
             raise LimitExceededError(
                 "The process that read these messages has ended: they need too much memory, or can't be decoded.",
                 "Read them with a client.",
             ) from error
-        raise LimitExceededError(
-            f"Reading these messages takes longer than {_PAGE_S:g} s.", "Ask for fewer, or read them with a client."
-        )
 
     def end(self) -> None:
         self._connection.close()
         self._process.kill()
         self._process.wait()
-
-
-def _answer(kind: bytes, asked: bytes, viewer: Viewer) -> bytes:
-    """Answer a question of a process, which may be anybody's by now."""
-    try:
-        if kind == b"b":
-            partition_id, end, messages, of_bytes = (int(number) for number in json.loads(asked))
-            found = viewer.entries_before(partition_id, end, messages, of_bytes)
-            return b"o" + json.dumps(None if found is None else astuple(found)).encode()
-        method, _, request = asked.partition(b"\n")
-        name = json.loads(method)
-        made = getattr(pb, f"{name}Request").FromString(request)
-        answer: bytes = viewer.access.metadata.transport.call(name, made).SerializeToString()
-        return b"o" + answer
-    except Exception as error:
-        return b"e" + error_to_wire(translated(error, "messages")).SerializeToString()
 
 
 def _surroundings() -> dict[str, str]:

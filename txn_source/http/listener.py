@@ -15,7 +15,7 @@ import uvicorn
 from cryptography import x509
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from txn_source.metadata.access.door import place_of
+from txn_source.metadata.access.addresses import place_of
 from txn_source.metadata.access.watched_files import WatchedFiles
 from txn_source.metadata.service.ports import bound
 from txn_source.model.errors import InvalidArgumentError

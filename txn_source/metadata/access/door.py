@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from dataclasses import field
 from typing import Any
 
 import grpc
 
+from txn_source.metadata.access.addresses import address_of
 from txn_source.metadata.access.audit import Audit
 from txn_source.metadata.access.counters import Refusals
 from txn_source.metadata.access.limits import Limits, Usage
@@ -93,21 +93,4 @@ def _name_of(context: grpc.ServicerContext, peer: str) -> str:
     names = auth.get("x509_common_name") or ()
     if names:
         return str(names[0].decode(errors="replace"))
-    return f"{ANONYMOUS}@{_address_of(peer) or peer.partition(':')[0]}"
-
-
-def place_of(peer: str) -> str:
-    """Return where somebody comes from: the address; of an IPv6 one the network, since whoever has one has many."""
-    address = _address_of(peer)
-    if isinstance(address, ipaddress.IPv6Address):
-        return str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))
-    return str(address or peer.partition(":")[0])
-
-
-def _address_of(peer: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the address in gRPC's name of a peer, such as ``ipv6:%5B::1%5D:4711``; None for another kind."""
-    host = peer.partition(":")[2].rpartition(":")[0].replace("%5B", "[").replace("%5D", "]").strip("[]")
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
+    return f"{ANONYMOUS}@{address_of(peer) or peer.partition(':')[0]}"

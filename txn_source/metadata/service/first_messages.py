@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 import grpc
 
-from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.errors import InvalidArgumentError, UnavailableError, shown
 
 _PATIENCE_S = 10.0
 _MANY = 256
 """If more calls wait, only those of the last ``_SHORT_S`` seconds may continue."""
 _SHORT_S = 1.0
+_OF_ONE = 1000
+"""So many calls of one caller may wait: others must find threads."""
 
 
 class FirstMessages:
@@ -22,16 +25,21 @@ class FirstMessages:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[object, tuple[float, grpc.ServicerContext]] = {}
+        self._of: Counter[str] = Counter()
 
-    def of(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
-        """Return the first message of a call.
+    def of(self, requests: Iterator[bytes], context: grpc.ServicerContext, name: str) -> bytes:
+        """Return the first message of a call; ``name`` is whose it is.
 
         Raises:
             InvalidArgumentError: the call has ended without one.
+            UnavailableError: too many calls of the same caller wait.
             grpc.RpcError: the call was cancelled.
         """
         key = object()
         with self._lock:
+            if self._of[name] >= _OF_ONE:
+                raise UnavailableError(f"{_OF_ONE} calls of {shown(name)} have not sent their request yet.", "Wait.")
+            self._of[name] += 1
             self._waiting[key] = time.monotonic(), context
         try:
             return next(requests)
@@ -40,6 +48,9 @@ class FirstMessages:
         finally:
             with self._lock:
                 del self._waiting[key]
+                self._of[name] -= 1
+                if not self._of[name]:
+                    del self._of[name]
 
     def cancel_late(self) -> None:
         """Cancel the calls that have waited too long."""

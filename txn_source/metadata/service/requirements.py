@@ -198,7 +198,7 @@ REQUIREMENTS: Mapping[str, Rule] = {
     "CloseProducer": Rule((_producer(),), quiet=True),
     "ListCopies": _read(),
     "ListOffloadable": _topic(ADMIN),
-    "BeginOffload": Rule((Need(Of.PARTITION, "partition_id", ADMIN),), within=("ledger_id", "uri")),
+    "BeginOffload": Rule((Need(Of.PARTITION, "partition_id", ADMIN),), within=("ledger_id", "uri"), audited=""),
     "CompleteOffload": Rule((Need(Of.COPY, "copy_id", ADMIN),), within=("copy.uri",), quiet=True),
     "AbandonOffload": Rule((Need(Of.COPY, "copy_id", ADMIN),), quiet=True),
     "DeleteCopies": _topic(ADMIN, within=("ledger_ids",), audited=""),
@@ -214,7 +214,8 @@ REQUIREMENTS: Mapping[str, Rule] = {
             Need(Of.TOPIC, "topic", (Role.PRODUCE, Role.ADMIN)),
             Need(Of.SEGMENT, "changes.path", ADMIN, Own.OR),
             Need(Of.TOPIC, "topic", ADMIN, when="changes.removed"),
-        )
+        ),
+        audited="changes.removed",
     ),
     "ChangePolicies": Rule(
         (

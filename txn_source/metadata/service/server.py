@@ -15,6 +15,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.access.addresses import place_of
 from txn_source.metadata.delivery.consumer_hub import MAX_CONSUMERS, too_many_consumers
 from txn_source.metadata.protocol.bearer import MAX_TOKEN_BYTES
 from txn_source.metadata.protocol.errors import to_status
@@ -32,7 +33,7 @@ from txn_source.observing.request_ids import given
 from txn_source.observing.spans import serving
 
 if TYPE_CHECKING:
-    from txn_source.metadata.access.door import Door
+    from txn_source.metadata.access.door import Door, Visitor
     from txn_source.metadata.service.guard import Guard
 
 _log = logging.getLogger(__name__)
@@ -228,6 +229,10 @@ def _reading(kind: type[Message]) -> Callable[[bytes], Message]:
     return read
 
 
+def _name(visitor: Visitor | None, context: grpc.ServicerContext) -> str:
+    return place_of(context.peer()) if visitor is None else visitor.name
+
+
 def _answer(
     service: MetadataService,
     guard: Guard | None,
@@ -246,7 +251,7 @@ def _answer(
             observed(observer, name) as noted,
         ):
             visitor = None if guard is None else guard.visitor(name, context)
-            request = first_messages.of(requests, context)
+            request = first_messages.of(requests, context, _name(visitor, context))
             call = service.call if guard is None or visitor is None else guard.call_of(name, visitor, len(request))
             if observer is not None and READS_KEY in came:
                 observer.told(*told(came[READS_KEY]))
@@ -275,7 +280,9 @@ def _converse(
             hold: Any = service.converse
             visitor = None if guard is None else guard.visitor(name, context)
             _check_log(service, context)
-            first = first_messages.of(requests, context)  # no place of a consumer is taken before
+            first = first_messages.of(
+                requests, context, _name(visitor, context)
+            )  # no place of a consumer is taken before
             if guard is not None and visitor is not None:
                 hold = held.enter_context(guard.conversation_of(name, visitor, context.is_active))
             if not conversations.acquire(blocking=False):
