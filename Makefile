@@ -8,7 +8,7 @@ EXAMPLES = .venv/.examples
 DEMO = $(if $(wildcard $(TESTS)),$(TESTS),.venv/.demo)
 
 # A process that dies isn't replaced: pytest-xdist would wait for ever for what it had not run.
-PYTEST = $(PY) -m pytest -n 3 --dist loadgroup --no-loadscope-reorder --max-worker-restart 0 --durations 400 --durations-min 0.5
+PYTEST = $(PY) -m pytest -n 3 --dist loadgroup --no-loadscope-reorder --max-worker-restart 0 --durations 10
 
 # Subjects of tests that are several folders of tests/; any other subject is the folder of its name.
 OF_log = log client model

@@ -158,6 +158,7 @@ def test_reader_that_goes_away_is_no_error(options: list[str], spawn: Any, log: 
     assert process.stderr.read() == b""
 
 
+@pytest.mark.long
 def test_follower_that_waits_notices_that_its_reader_is_gone(spawn: Any, log: txn_source.Log, root: Path) -> None:
     """No message need arrive for that: read all there is, close the pipe, and wait for the end."""
     log.create_topic("orders")
@@ -169,6 +170,7 @@ def test_follower_that_waits_notices_that_its_reader_is_gone(spawn: Any, log: tx
     assert process.stderr.read() == b""
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
 def test_full_disk_under_the_output_is_one_line(spawn: Any, log: txn_source.Log, root: Path) -> None:
     """A message lost on its way out must not look like success: print to /dev/full."""

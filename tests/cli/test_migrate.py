@@ -144,6 +144,7 @@ def test_consumers_are_left_out(txnlog: Any, root: Path, url: DatabaseUrl, fille
         assert moved.execute(asked).fetchone() == (held,)
 
 
+@pytest.mark.long
 def test_log_that_is_open_is_refused(txnlog: Any, root: Path, url: DatabaseUrl, filled: dict[str, list[bytes]]) -> None:
     """Move a log that a process has open, though it does nothing: it is told so, and goes on."""
     with txn_source.connect(root, create=False) as log:
@@ -157,6 +158,7 @@ def test_log_that_is_open_is_refused(txnlog: Any, root: Path, url: DatabaseUrl, 
     assert tables(url) == []
 
 
+@pytest.mark.long
 def test_nobody_opens_the_log_meanwhile(root: Path, url: DatabaseUrl, filled: dict[str, list[bytes]]) -> None:
     """Look into the file at each step until the root has noted the move: it is locked."""
     locked: list[str] = []

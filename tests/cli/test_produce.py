@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import txn_source
+from tests.selection import mostly_long
 from txn_source.client.writing.linger import Linger
 
 TYPED = pa.schema([pa.field("id", pa.int64(), nullable=False), ("at", pa.timestamp("us", tz="UTC"))])
@@ -150,7 +151,7 @@ def test_transactional_id_takes_over_from_the_older_producer(txnlog: Any, log: t
     assert values(log) == [b"new"]
 
 
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("by", mostly_long([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], signal.SIGTERM))
 def test_interrupt_aborts_the_transaction_at_hand(
     spawn: Any, log: txn_source.Log, root: Path, by: signal.Signals
 ) -> None:

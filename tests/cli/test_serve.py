@@ -190,6 +190,7 @@ def test_interval_that_is_no_duration_is_wrong_usage(bare: Any, root: Path) -> N
     assert not root.exists()
 
 
+@pytest.mark.long
 def test_server_stops_while_an_upload_hangs(spawn: Any, log: txn_source.Log, root: Path) -> None:
     """A store that never answers must not keep the server: offload to a socket that is silent, and stop."""
     with socket.create_server(("127.0.0.1", 0)) as store:

@@ -89,6 +89,7 @@ def test_what_a_killed_program_left_is_removed_by_the_next() -> None:
         eventually(lambda: not folder.exists())  # the log of another test may be at it
 
 
+@pytest.mark.long
 def test_log_that_is_being_made_is_no_leftover(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let another program make such a log while this one does: neither deletes the other's."""
     flock, another = fcntl.flock, "import txn_source; txn_source.connect('memory:').close()"

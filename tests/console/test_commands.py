@@ -40,6 +40,7 @@ def ask(address: str, path: str, trusted: ssl.SSLContext | None = None, **header
         connection.close()
 
 
+@pytest.mark.long
 def test_an_embedded_log_is_shown_until_it_is_stopped(spawn: Spawn, tmp_path: Path) -> None:
     """Start ``txnlog console`` while the log is written to; stop it while somebody is connected."""
     with connect(tmp_path / "log") as log:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.console.asked import Asked
+from tests.selection import mostly_long
 from txn_source import Log
 from txn_source.client.reading import batch_assembly
 from txn_source.console import browsing
@@ -79,7 +80,7 @@ def filled(shared: Asked) -> Asked:
     return shared
 
 
-@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("level", mostly_long(["read_committed", "read_uncommitted"], "read_uncommitted"))
 @pytest.mark.parametrize("start", ["latest", pytest.param("earliest", marks=pytest.mark.long)])
 def test_pages_have_each_message_once(filled: Asked, level: str, start: str) -> None:
     """Page through a topic from both ends: what a scan reads, each once, by the time of publishing."""
@@ -117,7 +118,7 @@ def test_statuses_at_read_uncommitted(filled: Asked) -> None:
 
 @pytest.mark.parametrize(
     ("level", "start"),
-    [("read_committed", "latest"), ("read_uncommitted", "earliest")],
+    mostly_long([("read_committed", "latest"), ("read_uncommitted", "earliest")], ("read_uncommitted", "earliest")),
 )
 def test_a_search_by_key(filled: Asked, level: str, start: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Search for keys with next to no budget: it goes on where it was, and says how far it is."""

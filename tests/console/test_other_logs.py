@@ -41,6 +41,7 @@ def served(bucket: Bucket, s3: S3Server, url: DatabaseUrl) -> Iterator[Served]:
         yield made
 
 
+@pytest.mark.long
 def test_all_is_answered(served: Served) -> None:
     """Ask for everything of a lively log, browse all of a topic, and change something."""
     fill(served.log, messages=40)

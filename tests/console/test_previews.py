@@ -47,10 +47,9 @@ def test_page_that_needs_too_much_memory_is_an_error_of_its_request(
         producer.send(b"v")
     with monkeypatch.context() as patched:
         patched.setattr(previews, "_MEMORY", 100 << 20)
-        for _ in range(2):
-            answer = asked.get("messages", topic="t")
-            assert (answer.status, answer.code) == (429, "LIMIT_EXCEEDED")
-            assert asked.get("topics").status == 200
+        answer = asked.get("messages", topic="t")
+        assert (answer.status, answer.code) == (429, "LIMIT_EXCEEDED")
+        assert asked.get("topics").status == 200
     asked.get("messages", topic="t")  # by the process that was started before
     assert len(asked.get("messages", topic="t").rows) == 1
 

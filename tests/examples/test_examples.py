@@ -122,6 +122,7 @@ def test_isolation_shows_two_levels_and_a_rewind(tmp_path: Path, environment: di
     assert {path.name for path in tmp_path.iterdir()} == {"temp"}
 
 
+@pytest.mark.long
 def test_missing_java_is_said_in_one_line(tmp_path: Path, environment: dict[str, str]) -> None:
     """Point JAVA_HOME to an empty folder: the example ends with one readable line."""
     command = [sys.executable, str(EXAMPLES / "bank.py"), "--quick"]

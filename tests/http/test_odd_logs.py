@@ -120,6 +120,7 @@ def test_a_clock_that_jumps_makes_no_figure_negative(tmp_path: Path) -> None:
         assert ages == [60, 0, 90, 30]
 
 
+@pytest.mark.long
 def test_services_of_a_log_say_the_same_of_it_and_share_what_they_count(tmp_path: Path) -> None:
     """Write and time out through two services: figures of the log agree, and what they counted adds up."""
     of_log = ("held_back_messages", "open_transactions", "appended_messages_total", "messages", "topics")

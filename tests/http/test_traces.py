@@ -109,6 +109,7 @@ def test_without_spans_there_is_nothing_to_link(embedded_site: Site) -> None:
         pass
 
 
+@pytest.mark.long
 def test_off_means_that_nothing_is_loaded(tmp_path: Path) -> None:
     """Write and read in a new process: OpenTelemetry and prometheus-client stay out of it."""
     program = f"""

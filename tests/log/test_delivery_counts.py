@@ -53,7 +53,7 @@ def dying(site: Site, kind: str, limit: int, how: str = "receive") -> list[tuple
     return [(value, int(count)) for value, count in lines]
 
 
-@pytest.mark.parametrize(("kind", "limit"), mostly_long(product(KINDS, [0, 2]), ("shared", 0), ("exclusive", 2)))
+@pytest.mark.parametrize(("kind", "limit"), mostly_long(product(KINDS, [0, 2]), ("shared", 0)))
 def test_message_that_kills_its_process_becomes_a_dead_letter(site: Site, kind: str, limit: int) -> None:
     """A message kills each process that receives it: it becomes a dead letter after ``limit + 1`` deliveries, two at
     least. The messages behind it, which waited in the same queues, are received and become no dead letters."""

@@ -28,6 +28,7 @@ def upkeepers() -> int:
     return sum(thread.name == "txnlog-due" for thread in threading.enumerate())
 
 
+@pytest.mark.long
 def test_readers_of_processes_that_ended_go_away(embedded_site: Site) -> None:
     """Read in processes that end without closing: whoever lists, or connects next, takes their subscriptions away."""
     log = embedded_site.connect()

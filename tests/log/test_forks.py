@@ -98,7 +98,7 @@ def forked(site: Site, how: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("how", ["writing", "consuming"])
-@pytest.mark.kinds("embedded", "remote")
+@pytest.mark.also("remote")
 def test_child_is_refused_at_once_what_its_parent_opened(site: Site, how: str) -> None:
     """Fork during a transaction, and while a consumer waits: the child changes nothing, and the parent continues."""
     log = site.connect()

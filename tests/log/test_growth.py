@@ -37,6 +37,7 @@ def live_a_day(site: Site, log: Log, clock: ManualClock, day: int) -> None:
     log.collect_garbage(older_than=0)
 
 
+@pytest.mark.long
 @pytest.mark.kinds("embedded")
 @pytest.mark.also("objects", "copies")
 def test_twenty_days_with_a_retention_of_one_are_flat(clocked_site: Site, clock: ManualClock) -> None:

@@ -88,7 +88,7 @@ print(json.dumps(told))
 """
 
 
-@pytest.mark.kinds("embedded", "remote")
+@pytest.mark.also("remote")
 def test_what_was_acknowledged_under_interrupts_is_stored_once(site: Site, request: pytest.FixtureRequest) -> None:
     """Send, flush, commit and abort under single and double Ctrl-C: no acknowledged message is lost or doubled."""
     log = site.connect()

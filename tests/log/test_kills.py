@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.log.numbered import PARTITIONS, TOPIC, check, produce
 from tests.log.reading import BY_HAND
 from tests.log.sites import Site
@@ -145,6 +147,7 @@ def kill_servers(
             check(log, acknowledged)
 
 
+@pytest.mark.long
 def test_killed_server_loses_nothing_and_stores_nothing_twice(tmp_path: Path) -> None:
     """Kill the server once."""
     kill_servers(tmp_path / "log", 1)

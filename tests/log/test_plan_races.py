@@ -289,7 +289,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("kind", "held", "acts"),
     [
-        ("scan", False, ["trim the first ledgers", "delete and make anew"]),
+        pytest.param("scan", False, ["trim the first ledgers", "delete and make anew"], marks=pytest.mark.long),
         ("stream", True, ["trim all"]),
         ("replay", False, ["trim the first ledgers"]),
     ],
@@ -303,6 +303,7 @@ def test_read_gives_what_it_promised_or_says_that_it_is_lost(
     assert found.total() > found["rows"]
 
 
+@pytest.mark.long
 def test_topic_that_is_deleted_while_times_are_looked_up_is_not_empty(tmp_path: Path, small_pages: None) -> None:
     """Delete the topic before each call of a read_uncommitted read by times: the read raises, and is never empty."""
     make(tmp_path / "log", held=False)

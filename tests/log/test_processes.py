@@ -54,6 +54,7 @@ def test_processes_that_write_at_once_lose_nothing(site: Site) -> None:
     assert len(set(places)) == 60
 
 
+@pytest.mark.long
 def test_processes_that_open_a_new_root_at_once_make_one_log(tmp_path: Path) -> None:
     """Let two processes connect to a folder that isn't there."""
     children = [start("open_and_list", "embedded", str(tmp_path / "log")) for _ in range(2)]
@@ -63,7 +64,7 @@ def test_processes_that_open_a_new_root_at_once_make_one_log(tmp_path: Path) -> 
         assert log.topics() == ["orders"]
 
 
-@pytest.mark.kinds("embedded", "remote")
+@pytest.mark.also("remote")
 def test_full_disk_is_told_and_loses_nothing(site: Site) -> None:
     """Limit the size of files, as a full disk does: the waiting messages are stored when there is space."""
     log = site.connect()

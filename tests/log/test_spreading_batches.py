@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from tests.log.reading import BY_HAND, by_id
 from tests.log.sites import Site
@@ -13,6 +14,7 @@ def numbers(count: int) -> pa.Table:
     return pa.table({"n": pa.array(np.arange(count))})
 
 
+@pytest.mark.long
 def test_large_batch_without_keys_is_spread_over_the_partitions(embedded_site: Site) -> None:
     """Send one batch of three entries to three partitions, and a small one: ids are in the order of sending."""
     log = embedded_site.connect()

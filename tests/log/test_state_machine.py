@@ -304,6 +304,7 @@ def test_embedded_log_behaves_as_the_model() -> None:
     run("embedded", 5, 25)
 
 
+@pytest.mark.long
 def test_log_with_tiny_sealed_pages_behaves_as_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run it with every closed ledger sealed, in pages of two rows."""
     monkeypatch.setattr(sealing, "_SEAL_FROM_ROWS", 1)
@@ -312,6 +313,7 @@ def test_log_with_tiny_sealed_pages_behaves_as_the_model(monkeypatch: pytest.Mon
     run("embedded", 5, 25)
 
 
+@pytest.mark.long
 def test_remote_log_behaves_as_the_model() -> None:
     """Run it over a service with PostgreSQL; a crash is one of the server, too."""
     run("postgres", 1, 20)

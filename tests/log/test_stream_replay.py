@@ -13,11 +13,12 @@ import pytest
 from tests.log.reading import COMMITTED, UNCOMMITTED, send_each
 from tests.log.sites import Site
 from tests.log.streaming import Follower, numbered, stream_of, transfer
+from tests.selection import mostly_long
 from txn_source import DataLossError, Log
 from txn_source.reading.limits import StreamLimits
 
 
-@pytest.mark.parametrize("level", [COMMITTED, UNCOMMITTED])
+@pytest.mark.parametrize("level", mostly_long([COMMITTED, UNCOMMITTED], COMMITTED))
 @pytest.mark.kinds("remote")
 def test_batches_are_the_same_whenever_they_are_read_again(site: Site, level: str) -> None:
     """Read small batches while transactions are open; end these, append, roll, offload, delete the hot copies and

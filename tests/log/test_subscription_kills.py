@@ -13,6 +13,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.log.reading import BY_HAND, values
 from tests.log.sites import Site
 from tests.log.test_kills import DEADLINE_S, FragileServer, insist
@@ -133,6 +135,7 @@ def test_killed_consumers_lose_nothing_and_commit_nothing_twice(site: Site) -> N
     kill_consumers(site, 1)
 
 
+@pytest.mark.long
 def test_consumers_survive_killed_servers(tmp_path: Path) -> None:
     """Kill the server once."""
     kill_servers(tmp_path / "log", 1)

@@ -426,6 +426,7 @@ def test_embedded_subscriptions_behave_as_the_model() -> None:
     run("embedded", 4, 25, SubscriptionMachine)
 
 
+@pytest.mark.long
 def test_remote_subscriptions_behave_as_the_model() -> None:
     """Run it over a service with PostgreSQL."""
     run("postgres", 1, 25, SubscriptionMachine)

@@ -397,6 +397,7 @@ def test_tiers_behave_as_the_model() -> None:
     test_state_machine.run("embedded", 2, 30, TierMachine)
 
 
+@pytest.mark.long
 def test_tiers_with_tiny_pages_behave_as_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run it with sealed pages and answers of two rows."""
     monkeypatch.setattr(sealing, "_SEAL_FROM_ROWS", 1)

@@ -97,6 +97,7 @@ def test_planning_and_reading_load_no_pandas(site: Site) -> None:
     assert printed(site, _READING) == ["25", "25", "37", "37", "7", ""]
 
 
+@pytest.mark.long
 def test_writing_as_a_job_does_loads_no_pandas(site: Site, tmp_path: Path) -> None:
     """Write rows to two topics in a new process, by key and by partition, with properties, and commit them."""
     pytest.importorskip("pandas")
@@ -118,6 +119,7 @@ def test_writing_as_a_job_does_loads_no_pandas(site: Site, tmp_path: Path) -> No
     assert values(log, "right") == [b"2", b"2"]
 
 
+@pytest.mark.long
 def test_consuming_offloading_and_sending_load_no_pandas(site: Site) -> None:
     """Receive messages of closed ledgers and of the open one in a new process, offload the closed ones, send others."""
     pytest.importorskip("pandas")

@@ -169,6 +169,7 @@ def test_service_that_stops_inside_a_statement_loses_the_lock(
             assert read.execute(text("SELECT decisions FROM log_info")).scalar() == 2
 
 
+@pytest.mark.long
 def test_killed_service_leaves_no_statement_behind(url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kill a service in the middle of a long statement: its session ends, and another writer gets the lock."""
     monkeypatch.setitem(postgres_connections.SETTINGS, "lock_timeout", "5s")

@@ -92,6 +92,7 @@ def waiting(pair: Pair) -> list[int]:
     return [row[0] for row in pair.ask("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'")]
 
 
+@pytest.mark.long
 def test_answer_to_a_repetition_waits_for_the_standby(pair: Pair, tmp_path: Path) -> None:
     """Let the wait of a commit end without the standby: its answer is unknown, and its repetition waits again. When the
     standby is back it is answered, and the standby has it when the primary dies."""
@@ -135,6 +136,7 @@ def test_answer_to_a_repetition_waits_for_the_standby(pair: Pair, tmp_path: Path
         assert read.exec_driver_sql("SELECT count(*) FROM topics").scalar() == 1
 
 
+@pytest.mark.long
 def test_standby_is_not_read(pair: Pair, tmp_path: Path) -> None:
     """Name a standby, alone and before the primary."""
     open_service(str(tmp_path / "log"), pair.url, create=True).close()

@@ -75,6 +75,7 @@ def test_token_is_no_option(name: str) -> None:
         assert "my-secret" not in str(seen.value)
 
 
+@pytest.mark.long
 def test_tables_of_a_log_keep_the_path_of_the_token(
     spark: SparkSession, options: dict[str, str], secured: Guarded
 ) -> None:

@@ -20,8 +20,8 @@ README = ROOT / "README.md"
 QUICKSTART = ROOT / "docs" / "quickstart.md"
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
 QUICK = (
-    *("quickstart", "spark-batch", "streams", "writing", "kafka", "pulsar", "tiers"),
-    *("backup", "copies", "upgrade", "cluster", "sizing"),
+    *("quickstart", "spark-batch", "streams", "writing", "kafka", "tiers"),
+    *("backup", "upgrade", "cluster", "sizing"),
 )
 """The pages that are run each time; the others are parsed each time, and run in long runs."""
 

@@ -89,6 +89,7 @@ def test_rows_of_pulsar_are_those_of_a_scan(cases: Path) -> None:
     assert few["__partition"].to_pylist() == [-1] * sum(row["__topic"] == topics[0] for row in wanted)
 
 
+@pytest.mark.long
 def test_offsets_and_times_divide_a_topic(spark: SparkSession, cases: Path) -> None:
     """Read up to an offset, from it on, and between times; a table in SQL with the same options."""
     path = path_of(cases / "txn")
@@ -225,6 +226,7 @@ def test_tasks_are_pinned(cases: Path, tmp_path: Path) -> None:
     assert [list(rows(task)) for task in tasks] == first
 
 
+@pytest.mark.long
 def test_buckets_are_read(cases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Copy a log directory and offloaded ledgers to a bucket: the same rows, by scan and by the source's tasks."""
     for name, value in zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), CREDENTIALS, strict=True):

@@ -57,6 +57,7 @@ def test_table_keeps_its_options_where_its_first_column_is_not_read(spark: Spark
         spark.sql("DROP TABLE kept_orders")
 
 
+@pytest.mark.long
 def test_stream_goes_on_in_the_other_lane(spark: SparkSession, orders, root: Path, tmp_path: Path) -> None:
     for number, lane in enumerate(("python", "auto", "python")):
         with orders.producer("orders") as producer:

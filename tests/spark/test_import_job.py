@@ -13,6 +13,7 @@ from txn_source.model.errors import SegmentUnreadableError
 from txn_source.spark import import_topics
 
 
+@pytest.mark.long
 def test_import_job_brings_what_an_import_brings(spark, tmp_path) -> None:
     """Damage a batch: the job says so in our words. Mend it: the job goes on, and an import finds nothing to do."""
     case = samples.unpack("txn", tmp_path)

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import txn_source
+from tests.selection import mostly_long
 from tests.spark.plain import Query, source_of
 from txn_source.model.errors import DataLossError, InvalidArgumentError
 from txn_source.spark.catalog.real_time import follow, real_time, real_time_end
@@ -84,7 +85,7 @@ def orders(log: txn_source.Log) -> list[str]:
     return values
 
 
-@pytest.mark.parametrize("tasks", [1, 2])
+@pytest.mark.parametrize("tasks", mostly_long([1, 2], 2))
 @pytest.mark.parametrize("next_trigger", ["real time", "micro-batches"])
 def test_batch_may_end_behind_any_row(
     orders: list[str], query: Query, root: Path, tmp_path: Path, tasks: int, next_trigger: str

@@ -32,6 +32,7 @@ def orders(spark: SparkSession, log: txn_source.Log) -> Iterator[txn_source.Log]
     spark.sql("DROP DATABASE txn_making CASCADE")
 
 
+@pytest.mark.long
 def test_writes_that_make_a_table_are_refused(spark: SparkSession, orders, root: Path) -> None:
     """Make tables of a frame and of a query, with all options given: nothing is written, no table is left behind, and
     the message says what to do instead. The same write, not making a table, works."""

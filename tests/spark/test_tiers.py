@@ -74,6 +74,7 @@ def test_offload_as_a_spark_job_does_what_offload_does(spark, ledgers, read, ord
     assert offload(spark, ledgers, "orders").ledger_ids == ()
 
 
+@pytest.mark.long
 def test_offload_job_that_cannot_write_says_so_in_our_words(spark, ledgers, tmp_path) -> None:
     """Let the target be a folder inside a file: the job raises the log's own error, and nothing was registered."""
     (tmp_path / "file").write_text("in the way")

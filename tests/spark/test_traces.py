@@ -31,6 +31,7 @@ def book(rows: DataFrame, number: int) -> None:
         pass
 
 
+@pytest.mark.long
 def test_a_micro_batch_is_linked_with_what_sent_its_rows(
     spark: SparkSession, root: Path, log: txn_source.Log, tmp_path: Path, provider: TracerProvider
 ) -> None:

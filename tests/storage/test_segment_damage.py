@@ -14,6 +14,7 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
 
+from tests.selection import examples
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.position import Position
 from txn_source.storage.segment import SegmentReader, SegmentWriter, StoredEntry
@@ -68,7 +69,7 @@ def flipped(at: int, mask: int) -> bytes:
 
 
 @given(at=st.integers(HEADER, SIZE - 1), mask=st.integers(1, 255))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_flipped_byte_in_an_entry_is_found(root: Path, at: int, mask: int) -> None:
     """Damage a byte anywhere behind the header: the error names file, entry and both checksums; others are read."""
     for index, entry in enumerate(written()[1]):
@@ -87,7 +88,7 @@ def test_flipped_byte_in_an_entry_is_found(root: Path, at: int, mask: int) -> No
 
 
 @given(at=st.integers(0, HEADER - 1), mask=st.integers(1, 255))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_flipped_byte_in_the_header_is_found(root: Path, at: int, mask: int) -> None:
     """Damage the schema message: a renamed column or another type must not turn entries into other rows."""
     for index in range(len(BATCHES)):
@@ -96,7 +97,7 @@ def test_flipped_byte_in_the_header_is_found(root: Path, at: int, mask: int) -> 
 
 
 @given(size=st.integers(0, SIZE - 1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_truncated_file_gives_whole_entries_or_an_error(root: Path, size: int) -> None:
     """Cut the file anywhere: entries wholly in it are read, any other is reported with the place where it broke off."""
     data = written()[0][:size]

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.selection import examples
 from txn_source.model.copies import TieredCopy
 from txn_source.model.errors import SegmentUnreadableError, StorageWriteError
 from txn_source.model.kinds import ABORT_MARKER, COMMIT_MARKER, DATA
@@ -136,7 +137,7 @@ def write(root: Path, schema: pa.Schema, entries: Sequence[Entry], seed: int = 0
 SIZES = st.lists(st.tuples(st.integers(1, 300_000), st.integers(1, 100 << 20)), max_size=50)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(SIZES)
 def test_row_groups_have_whole_entries_within_the_limits(sizes: list[tuple[int, int]]) -> None:
     """Cut any entries: every edge is the last one that fits both limits, and an entry alone always gets through."""
@@ -164,7 +165,7 @@ KINDS = st.one_of(
 
 
 @given(entries=st.lists(KINDS, max_size=15), seed=st.integers(0, 1000), group_rows=st.integers(1, 20), data=st.data())
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_object_gives_back_what_was_written(
     tmp_path: Path, entries: list[Entry], seed: int, group_rows: int, data: st.DataObject
 ) -> None:
@@ -278,7 +279,7 @@ def test_damaged_page_header_never_changes_rows(tmp_path: Path, name: str, masks
 
 
 @given(at=st.integers(0, 1 << 20), mask=st.integers(1, 255))
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_flipped_byte_in_the_footer_is_found(tmp_path: Path, at: int, mask: int) -> None:
     """Damage a byte of the footer: its checksum tells, before anything of it is believed."""
     written = write(tmp_path, NESTED, [(DATA, 3)])
@@ -287,7 +288,7 @@ def test_flipped_byte_in_the_footer_is_found(tmp_path: Path, at: int, mask: int)
 
 
 @given(size=st.integers(0, 1 << 20))
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_truncated_object_is_found(tmp_path: Path, size: int) -> None:
     """Cut the object anywhere."""
     written = write(tmp_path, NESTED, [(DATA, 3)])

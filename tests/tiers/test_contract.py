@@ -155,6 +155,7 @@ def test_offload_that_cannot_finish_leaves_no_object(log_with_store: Log, store:
     assert log_with_store.metadata.list_doomed_files() == []
 
 
+@pytest.mark.long
 def test_other_processes_and_their_forks_read_objects(
     log: Log, bucket: Bucket, before_in_bucket: dict[str, pa.Table], tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.log.reading import COMMITTED, UNCOMMITTED, told_by
 from tests.log.tiers import everything, tiers_of, write_ledgers
+from tests.selection import mostly_long
 from tests.tiers.proxy import Fault, Proxy, Request, on_byte
 from tests.tiers.stores import Bucket
 from txn_source import Log, Position, SegmentUnreadableError, StorageWriteError
@@ -76,7 +77,7 @@ def make_spoilable(log: Log, bucket: Bucket, proxy: Proxy, max_attempts: int) ->
     return Spoilable(log, bucket, proxy, before)
 
 
-@pytest.mark.parametrize("what", ["silence", "corrupt"])
+@pytest.mark.parametrize("what", mostly_long(["silence", "corrupt"], "corrupt"))
 def test_hot_copy_goes_on_where_the_store_fails(
     spoilable: Spoilable, caplog: pytest.LogCaptureFixture, what: str
 ) -> None:

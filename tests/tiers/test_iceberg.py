@@ -236,6 +236,7 @@ def test_catalog_that_fails_is_told_and_can_be_tried_again(
     assert shown(catalog)[::2] == ([b"a", b"b", b"c", b"d"], 1)
 
 
+@pytest.mark.long
 def test_random_life_of_a_topic_is_shown_exactly(log: Log, catalog: Catalog) -> None:
     """Write, roll, offload, delete copies, trim and add partitions in random order, and export between: exact each
     time, and as far as it says."""

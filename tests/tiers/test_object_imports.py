@@ -43,6 +43,7 @@ def expected(source: str, tmp_path: Path) -> list[Any]:
         return all_rows(log)
 
 
+@pytest.mark.long
 def test_batch_of_an_import_is_one_object(
     source: str, expected: list[Any], s3: S3Server, bucket: Bucket, tmp_path: Path
 ) -> None:

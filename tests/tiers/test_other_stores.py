@@ -32,6 +32,7 @@ def segments(bucket: Bucket) -> list[str]:
     return [name for name in bucket.files() if name.endswith(".arrows")]
 
 
+@pytest.mark.long
 def test_log_lives_without_botocore(log: Log, bucket: Bucket, tmp_path: Path) -> None:
     """Write to four partitions, plainly and in transactions, read all and a part, offload, delete, trim and collect."""
     log.create_topic("orders", partitions=4)

@@ -70,6 +70,7 @@ def test_read_asks_once_for_each_object_of_eight_mebibytes(log: Log, proxy: Prox
     assert found["GET"] == many
 
 
+@pytest.mark.long
 def test_more_is_read_before_it_is_wanted(log: Log, proxy: Proxy) -> None:
     """Take the first batch of a scan of many objects: others have been asked for, and not all."""
     log.create_topic("orders")

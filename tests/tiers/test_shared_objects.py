@@ -59,6 +59,7 @@ def test_read_of_many_partitions_asks_once_for_each_object(log: Log, proxy: Prox
     assert sum(r[1] - r[0] + 1 for r in (request.range for request in proxy.requests) if r is not None) < 2 << 20
 
 
+@pytest.mark.long
 def test_tasks_share_partitions_rather_than_objects(log: Log, proxy: Proxy, bucket: Bucket) -> None:
     """Plan a read of 16 partitions for several tasks: each has a part of each partition, and between them they ask for
     an object once."""

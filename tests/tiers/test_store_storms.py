@@ -48,6 +48,7 @@ def storm(s3: S3Server) -> Iterator[Storm]:
         yield storm
 
 
+@pytest.mark.long
 def test_storms_lose_and_double_nothing(storm: Storm, bucket: Bucket, tmp_path: Path) -> None:
     """Let three of ten requests fail in one of seven ways while a producer writes plainly and in transactions, readers
     read, and two collections of garbage run at once: a read yields what was acknowledged, or says why not; at the end

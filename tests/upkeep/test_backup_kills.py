@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import txn_source
+from tests.selection import mostly_long
 from tests.upkeep.filled import fill, seen
 from txn_source.upkeep.manifest import MANIFEST
 
@@ -70,7 +71,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-@pytest.mark.parametrize("what", ["backup", "restore"])
+@pytest.mark.parametrize("what", mostly_long(["backup", "restore"], "restore"))
 def test_kills_leave_nothing_that_is_taken_for_whole(root: Path, tmp_path: Path, what: str) -> None:
     """What is left of one that was killed is no backup, and no log, and goes with the next one to the same folder."""
     txn_source.backup(root, tmp_path / "good")

@@ -60,6 +60,7 @@ class DoctoredMachine(TierMachine):
         assert report.not_checked == ()
 
 
+@pytest.mark.long
 def test_random_histories_have_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the machine, from now on by its clock, with sealed pages of two rows."""
     monkeypatch.setattr(sealing, "_SEAL_FROM_ROWS", 2)

@@ -175,6 +175,7 @@ def test_root_of_a_service_that_is_not_here_is_told(tmp_path: Path) -> None:
         (root / "away").rename(root / "txnlog.json")
 
 
+@pytest.mark.long
 def test_log_on_postgres_is_looked_at_whole(tmp_path: Path) -> None:
     """Look at a log whose metadata is in PostgreSQL, with its URL and without: all is checked, faults are found."""
     root = tmp_path / "log"
@@ -258,6 +259,7 @@ class _Together:
             self._under_way -= 1
 
 
+@pytest.mark.long
 def test_objects_of_a_store_are_read_several_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hold each read of a segment, and each look at an offloaded ledger, until four of its kind are under way."""
     with Site("objects", tmp_path / "meta") as site:

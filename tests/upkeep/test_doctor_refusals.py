@@ -83,6 +83,7 @@ def test_file_of_the_log_that_may_not_be_read_is_told(root: Path, name: str) -> 
     assert {(one.code, one.subject) for one in report.findings} == {("not-readable", str(root / name))}
 
 
+@pytest.mark.long
 def test_log_on_a_read_only_mount_is_looked_at(root: Path) -> None:
     """Mount it read-only while nobody has it open: all is checked, and only that it can't be written is told."""
     done = on_a_read_only_mount(root, sys.executable, "-m", "txn_source.cli", "doctor", "--root", str(root))

@@ -266,6 +266,7 @@ def test_what_is_made_of_a_snapshot_or_a_backup_is_as_the_log_was() -> None:
     )
 
 
+@pytest.mark.long
 def test_backups_under_load_are_consistent(tmp_path: Path) -> None:
     """Move money between accounts on two partitions while others offload, delete, trim and collect; each backup has
     whole transfers only, and rows of the log."""

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import txn_source
 from tests.log.objects import new_prefix, s3_surroundings
 from tests.log.reading import BY_HAND, UNCOMMITTED, send_each, values
+from tests.selection import mostly_long
 from tests.upkeep.test_recovery import lose_database
 from txn_source import InvalidArgumentError, Log, LogNotFoundError, SalvagedFile, SchemaMismatchError, recover, salvage
 from txn_source.cli.app import app
@@ -144,7 +145,7 @@ def test_log_on_an_object_store_is_read(tmp_path: Path) -> None:
     assert sorted(row["value"] for row in rows_in(tmp_path / "out")) == [b"0", b"1"]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", mostly_long(range(4), 3))
 def test_damage_costs_what_it_hits(root: Path, seed: int) -> None:
     """Flip bytes, cut, insert and overwrite in a file of many entries, at random: no row appears that wasn't there, and
     entries that weren't hit are."""

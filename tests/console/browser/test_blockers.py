@@ -65,6 +65,7 @@ def test_card_tells_who_holds_back_what_and_who_waits(page: Page, hanging: Hangi
     expect(page.get_by_role("heading", name="reader-of-told")).to_be_visible()
 
 
+@pytest.mark.long
 def test_name_with_markup_shows_as_text(page: Page) -> None:
     page.goto("#/blockers")
     expect(page.get_by_text("<b>booking</b>")).to_be_visible()
@@ -137,6 +138,7 @@ def test_commit_that_was_faster_is_told(page: Page, hanging: Hanging, watch: Wat
     expect(dialog).to_be_hidden()
 
 
+@pytest.mark.long
 def test_who_may_not_abort_is_told_so(page: Page, hanging: Hanging, guarded: Guarded, watch: Watch) -> None:
     watch.expected.add(401)
     txn = hanging("watched")

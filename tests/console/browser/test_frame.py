@@ -110,6 +110,7 @@ def test_pages_fit_narrow_screens(page: Page) -> None:
             assert browsing.overflow(page) == 0, (path, width)
 
 
+@pytest.mark.long
 def test_service_that_is_away_is_told_and_found_again(page: Page, shown: Shown, watch: Watch) -> None:
     page.clock.install()
     port = lasting_port()
@@ -161,6 +162,7 @@ def test_token_is_asked_for_and_kept_in_its_tab(page: Page, guarded: Guarded, wa
     assert page.evaluate("sessionStorage.length") == 0
 
 
+@pytest.mark.long
 def test_watcher_sees_topics_without_their_columns(page: Page, guarded: Guarded, watch: Watch) -> None:
     watch.expected |= {401, 403}
     page.goto(f"{guarded.address}#/topics/orders")
@@ -177,6 +179,7 @@ def test_watcher_sees_topics_without_their_columns(page: Page, guarded: Guarded,
     expect(page.get_by_text("no topic that your token may see")).to_be_visible()
 
 
+@pytest.mark.long
 def test_token_that_ends_leads_to_sign_in_and_back(page: Page, guarded: Guarded, watch: Watch) -> None:
     watch.expected.add(401)
     page.clock.install()

@@ -80,6 +80,7 @@ def test_message_unfolds_by_keyboard_to_all_that_is_known(page: Page, shown: Sho
     expect(details).to_have_count(0)
 
 
+@pytest.mark.long
 def test_strange_messages_are_text_and_nothing_else(page: Page, shown: Shown) -> None:
     page.goto(f"#/messages?topic={STRANGE}&from=earliest")
     expect(rows(page)).to_have_count(7)
@@ -109,6 +110,7 @@ def test_long_value_is_shortened_and_shown_whole_when_asked(page: Page, shown: S
     assert overflow(page) == 0
 
 
+@pytest.mark.long
 def test_search_by_key_finds_texts_and_bytes(page: Page, shown: Shown) -> None:
     page.goto(f"#/messages?topic={STRANGE}")
     expect(rows(page)).to_have_count(7)

@@ -12,6 +12,7 @@ from tests.console.demo import BOOKINGS, PAYMENTS
 pytestmark = pytest.mark.xdist_group("browser")
 
 
+@pytest.mark.long
 def test_value_in_force_and_those_that_it_masks(page: Page, shown: Shown) -> None:
     log = shown.log
     log.set_policies(offload_after_age="1d", retention_bytes="10g")

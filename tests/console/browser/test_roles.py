@@ -41,6 +41,7 @@ def visit(browser: Browser, roled: Roled) -> Iterator[Visit]:
         watch.check()
 
 
+@pytest.mark.long
 def test_refused_seek_and_messages_are_told_where_they_were_asked_for(visit: Visit, roled: Roled) -> None:
     """A monitor sees figures, and no bytes."""
     page = visit(f"#/subscriptions/{BANK.replace('/', '%2F')}/s", monitor=["*"])

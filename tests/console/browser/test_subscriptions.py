@@ -16,6 +16,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 _SUMMARY = "Seek: deliver messages again, or skip some"
 
 
+@pytest.mark.long
 def test_list_shows_levels_backlogs_and_what_is_held_back(page: Page, shown: Shown) -> None:
     page.goto("#/subscriptions")
     expect(page.get_by_role("main").get_by_text("4 subscriptions")).to_be_visible()
@@ -87,6 +88,7 @@ def test_seek_is_previewed_confirmed_by_name_and_done_by_keyboard(page: Page, sh
     expect(page.get_by_text(f"{visible:,} messages", exact=True)).to_be_visible()
 
 
+@pytest.mark.long
 def test_seek_is_refused_if_somebody_was_faster(page: Page, shown: Shown, watch: Watch) -> None:
     log = shown.log
     log.create_subscription(ORDERS, "raced")

@@ -39,6 +39,7 @@ def test_overview_shows_what_waits(page: Page) -> None:
     expect(page.get_by_role("heading", name="Topics", exact=True)).to_be_focused()
 
 
+@pytest.mark.long
 def test_empty_log_says_what_to_do(page: Page, watch: Watch, tmp_path: Path) -> None:
     connect(tmp_path / "empty").close()
     with console_over(tmp_path / "empty") as console:
@@ -102,6 +103,7 @@ def test_strips_tell_in_words_what_they_draw(page: Page) -> None:
     expect(page.get_by_role("radio", name="What is held back")).to_be_checked()
 
 
+@pytest.mark.long
 def test_partition_names_its_bounds_and_who_holds_it_back(page: Page) -> None:
     page.goto("#/topics/orders/0")
     expect(page.get_by_role("figure").first).to_contain_text("last stable")

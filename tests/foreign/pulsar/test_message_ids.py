@@ -18,6 +18,7 @@ from tests.foreign.pulsar.sample_cases import unpack
 from tests.foreign.pulsar.test_objects import TOPIC
 from tests.reading import sources
 from tests.reading.sources import Written
+from tests.selection import mostly_long
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.source import ForeignSource
 from txn_source.foreign.target import ForeignTarget
@@ -51,7 +52,7 @@ def forms(ledger: int, entry: int, index: int) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("case", ["chunked", "special", "txn-mix"])
+@pytest.mark.parametrize("case", mostly_long(["chunked", "special", "txn-mix"], "special"))
 def test_samples_start_and_end_at_each_message(case: str, tmp_path: Path) -> None:
     """Start and end at each message of some entries of each topic, and behind their last: all rows at or behind it, and
     all before it, of those that the whole read has."""
@@ -88,7 +89,7 @@ def mixed() -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("level", mostly_long(["read_committed", "read_uncommitted"], "read_committed"))
 def test_reads_between_ids_make_up_the_whole(tmp_path: Path, level: str) -> None:
     """Read from each id to each later one: of each entry, with messages or not, and behind the last of its batch."""
     for ledger in (3, 8):

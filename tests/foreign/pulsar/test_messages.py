@@ -31,6 +31,7 @@ from tests.foreign.pulsar.offload_writer import (
 )
 from tests.foreign.pulsar.offload_writer import _metadata as metadata_of
 from tests.foreign.pulsar.sample_cases import UNCOMMITTED, only_topic, rows_of, whole
+from tests.selection import examples
 from txn_source.model.errors import (
     InvalidArgumentError,
     LogVersionError,
@@ -80,7 +81,7 @@ _ENTRY = st.tuples(
 )
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=15, deadline=None)
+@settings(suppress_health_check=list(HealthCheck), max_examples=examples(15), deadline=None)
 @given(st.lists(_ENTRY, min_size=1, max_size=6), st.booleans(), st.booleans())
 def test_returns_what_was_sent(
     tmp_path: Path, given_: list[tuple[list[Sent], bool, int]], checksum: bool, broker: bool

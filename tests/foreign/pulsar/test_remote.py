@@ -49,6 +49,7 @@ def _upload(bucket: Bucket, folder: Path) -> None:
             bucket.write(path.relative_to(folder).as_posix(), path.read_bytes())
 
 
+@pytest.mark.long
 def test_bucket_gives_what_a_folder_gives(
     server: S3Server, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

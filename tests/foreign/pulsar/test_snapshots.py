@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.foreign.pulsar.offload_writer import Frame, Sent, batch, single, write_ledger
 from tests.foreign.pulsar.sample_cases import log_of, partitions, rows_of, unpack, whole
 from tests.foreign.pulsar.test_typed_values import avro
+from tests.selection import examples
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.pulsar.managed_ledger import parse_info, parse_snapshots
 from txn_source.foreign.pulsar.schema_option import parse_schema
@@ -178,7 +179,7 @@ def test_numbers_that_no_snapshot_has(field: str, value: Any) -> None:
         parse_snapshots([{"topicName": _TOPIC, "aborts": [abort], **given_}])
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=40, deadline=None)
+@settings(suppress_health_check=list(HealthCheck), max_examples=examples(40), deadline=None)
 @given(_JSON)
 def test_any_json_is_taken_or_refused(given_: Any) -> None:
     """Give JSON of any shape as snapshots, as a list of ledgers and as a schema: no error but ours comes out."""

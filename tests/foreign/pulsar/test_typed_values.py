@@ -19,6 +19,7 @@ import txn_source
 from tests.foreign.pulsar.offload_writer import LZ4, Frame, Sent, batch, number, single, varint, write_ledger
 from tests.foreign.pulsar.sample_cases import partitions, rows_of, unpack, whole
 from tests.foreign.pulsar.test_messages import _batched, read
+from tests.selection import examples
 from txn_source.foreign.pulsar.schema_option import parse_schema
 from txn_source.importing.import_topics import import_topics
 from txn_source.model.errors import InvalidArgumentError, MessageUnreadableError, SchemaMismatchError
@@ -136,7 +137,7 @@ def _expected(of: Any, value: Any) -> Any:
     return [(key, _expected(of["values"], item)) for key, item in value.items()] if kind == "map" else value
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=12, deadline=None)
+@settings(suppress_health_check=list(HealthCheck), max_examples=examples(12), deadline=None)
 @given(st.data())
 def test_avro_values_come_back(tmp_path: Path, data: st.DataObject) -> None:
     """Draw a schema and values: they come back, nulls among them, and half of one never does."""
@@ -152,7 +153,7 @@ def test_avro_values_come_back(tmp_path: Path, data: st.DataObject) -> None:
     assert values(tmp_path, info("AVRO", of), coded[0] + b"\0", *coded, bad_values="null") == [None, *found[:-1]]
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=20, deadline=None)
+@settings(suppress_health_check=list(HealthCheck), max_examples=examples(20), deadline=None)
 @given(st.binary(max_size=40), st.data())
 def test_avro_of_any_bytes(tmp_path: Path, noise: bytes, data: st.DataObject) -> None:
     """Decode noise: it is refused, or a value; never an error that isn't ours, and never endless."""
@@ -160,7 +161,7 @@ def test_avro_of_any_bytes(tmp_path: Path, noise: bytes, data: st.DataObject) ->
     assert len(values(tmp_path, info("AVRO", of), noise, b"", noise * 3, bad_values="null")) == 3
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=10, deadline=None)
+@settings(suppress_health_check=list(HealthCheck), max_examples=examples(10), deadline=None)
 @given(st.data())
 def test_json_values_come_back(tmp_path: Path, data: st.DataObject) -> None:
     """Draw a schema and values as JSON, in any layout: they come back; what isn't JSON is refused."""

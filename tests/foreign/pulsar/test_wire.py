@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.foreign.pulsar.offload_writer import content, number, varint
+from tests.selection import examples
 from txn_source.foreign.pulsar.wire import BYTES, NUMBER, REPEATED, decode, fields_of
 
 _KINDS = {1: REPEATED, 2: BYTES, 3: NUMBER, 17: NUMBER, 18: BYTES}
@@ -91,14 +92,14 @@ def _check(messages: list[bytes]) -> None:
                 assert data[starts_[row] : ends_[row]].tobytes() == last
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=40, deadline=None)
+@settings(suppress_health_check=list(HealthCheck), max_examples=examples(40), deadline=None)
 @given(_MESSAGES)
 def test_decodes_what_was_encoded(messages: list[bytes]) -> None:
     """Encode random fields in random order, repeated and unknown ones among them."""
     _check(messages)
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=40, deadline=None)
+@settings(suppress_health_check=list(HealthCheck), max_examples=examples(40), deadline=None)
 @given(_MESSAGES, st.data())
 def test_tells_what_is_no_message(messages: list[bytes], data: st.DataObject) -> None:
     """Change and cut random bytes: each message is bad where it can't be decoded, and its neighbours are as before."""

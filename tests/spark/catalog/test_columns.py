@@ -20,6 +20,7 @@ def test_a_scan_reads_the_columns_that_are_asked_for(bank: Bank, numbers: str, s
     assert "; columns: name" in scan_text(bank.sql(f"SELECT upper(NAME) FROM {{{numbers}}}"))
 
 
+@pytest.mark.long
 def test_parts_of_structs_are_found_by_their_names(bank: Bank) -> None:
     inner = pa.struct([("x", pa.int32()), ("y", pa.struct([("z", pa.string())]))])
     topic = bank.topic(pa.schema([("id", pa.int64()), ("s", inner), ("l", pa.list_(inner))]))

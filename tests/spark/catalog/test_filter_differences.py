@@ -52,7 +52,7 @@ MOST = 40
 
 
 @pytest.fixture(
-    scope="module", params=["objects of before", "hot", *(pytest.param(p, marks=pytest.mark.long) for p in LONG)]
+    scope="module", params=["hot", *(pytest.param(p, marks=pytest.mark.long) for p in ("objects of before", *LONG))]
 )
 def topic(bank: Bank, request: pytest.FixtureRequest) -> str:
     """A topic that lies in objects, whose statistics are those of older releases or of this one, in segments, or in

@@ -157,6 +157,7 @@ def test_memory_is_given_back_whatever_ends_a_query(bank: Bank) -> None:
     assert arrow_memory(bank) == 0
 
 
+@pytest.mark.long
 def test_columns_of_one_batch_are_whole_before_the_next(bank: Bank) -> None:
     """Read many batches with nested columns, whose memory is filled again by each, and keep some rows of all."""
     inner = pa.struct([("x", pa.int64()), ("y", pa.list_(pa.string()))])

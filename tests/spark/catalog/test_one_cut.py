@@ -27,7 +27,10 @@ def transfers(bank: Bank) -> Iterator[list[str]]:
     "query",
     [
         "SELECT count(*) FROM {a} a FULL JOIN {b} b USING (id, n) WHERE a.id IS NULL OR b.id IS NULL",
-        "SELECT 2 * count(*) - (SELECT count(*) FROM {b} WHERE n >= 0) - (SELECT count(*) FROM {c}) FROM {a}",
+        pytest.param(
+            "SELECT 2 * count(*) - (SELECT count(*) FROM {b} WHERE n >= 0) - (SELECT count(*) FROM {c}) FROM {a}",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_a_query_sees_no_half_of_a_transaction(bank: Bank, transfers: list[str], query: str) -> None:
@@ -35,6 +38,7 @@ def test_a_query_sees_no_half_of_a_transaction(bank: Bank, transfers: list[str],
     assert bank.rows(query.format_map(names)) == [(0,)]
 
 
+@pytest.mark.long
 def test_frames_that_were_made_apart_and_explained_before_are_joined_at_one_cut(
     bank: Bank, transfers: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,6 +80,7 @@ def test_a_plan_that_is_only_shown_fixes_nothing(bank: Bank) -> None:
     assert len(listed.collect()) == 1
 
 
+@pytest.mark.long
 def test_tables_of_another_log_have_a_cut_of_their_own(bank: Bank, tmp_path_factory: pytest.TempPathFactory) -> None:
     topic, root = bank.topic(SCHEMA), tmp_path_factory.mktemp("other") / "log"
     bank.send(topic, pa.table({"id": [1], "n": [1]}))

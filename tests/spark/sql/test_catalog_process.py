@@ -124,7 +124,7 @@ ALTER = "ALTER TABLE {table} SET TBLPROPERTIES ('retention_age' = '7d', 'partiti
 @pytest.mark.parametrize(
     ("call", "statement"),
     [
-        ("CreateTopic", "CREATE TABLE {table} AS SELECT 1 AS a"),
+        pytest.param("CreateTopic", "CREATE TABLE {table} AS SELECT 1 AS a", marks=pytest.mark.long),
         ("UpdateTopic", ALTER),
     ],
 )
@@ -174,6 +174,7 @@ __main__.main()
 """
 
 
+@pytest.mark.long
 def test_process_takes_the_change_of_a_dead_one_for_its_own(tmp_path: Path) -> None:
     """Let processes die after they changed an embedded log, and give another one the same calls, for a new topic."""
     schema = StructType().add("a", IntegerType()).json()

@@ -83,6 +83,7 @@ def test_catalog_shows_a_service_a_token(orders: Statements, root: Path, tmp_pat
         assert "[TXNLOG_PERMISSION_DENIED]" in orders.refused(f"SELECT max(id) FROM {table}")
 
 
+@pytest.mark.long
 def test_log_that_is_made_anew_is_seen(bank: Statements, tmp_path: Path) -> None:
     """Remove a log that a catalog has used, look again, and make another one there."""
     name = add_catalog(bank.spark, "anew", path=str(tmp_path / "log"))

@@ -19,6 +19,7 @@ def test_rows_go_to_columns_by_position_by_list_and_by_name(orders: Statements) 
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_rows_of_a_frame_are_appended(orders: Statements) -> None:
     frame = orders.spark.sql("SELECT 4L AS id, 'd' AS who, 4.5D AS amount")
     frame.writeTo(f"{orders.ns}.orders").append()
@@ -60,6 +61,7 @@ def test_what_does_not_fit_is_refused(orders: Statements, statement: str, why: s
     assert len(orders.rows("SELECT id FROM {ns}.orders")) == 3
 
 
+@pytest.mark.long
 def test_options_of_a_write_count(orders: Statements) -> None:
     frame = orders.spark.sql("SELECT 4L AS id, 'd' AS who, 4.5D AS amount")
     for version in ("1", "1"):
@@ -68,6 +70,7 @@ def test_options_of_a_write_count(orders: Statements) -> None:
     assert orders.rows(f"SELECT id FROM {{ns}}.orders {NEW}") == [(4,), (5,)]
 
 
+@pytest.mark.long
 def test_writes_refresh_what_is_cached(orders: Statements) -> None:
     """Cache a query over a table, and append to the table."""
     orders.sql("CACHE TABLE cached AS SELECT id FROM {ns}.orders")
@@ -79,6 +82,7 @@ def test_writes_refresh_what_is_cached(orders: Statements) -> None:
         orders.sql("UNCACHE TABLE IF EXISTS cached")
 
 
+@pytest.mark.long
 def test_defaults_of_the_catalog_count_where_they_mean_something(orders: Statements) -> None:
     """Give a catalog options for reads, streams and writes: each query takes its own, and leaves out the others."""
     name = add_catalog(

@@ -159,6 +159,7 @@ def test_cache_of_others_is_not_trusted(sources: Path, tmp_path: Path, monkeypat
         jar()
 
 
+@pytest.mark.long
 def test_build_needs_no_package(sources: Path, tmp_path: Path) -> None:
     """Build as the package's build does, with the module alone in an interpreter without site-packages."""
     module = Path(of_jar.__file__).with_name("jar_building.py")

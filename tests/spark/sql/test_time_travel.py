@@ -39,6 +39,7 @@ def test_table_is_read_as_it_was(history: tuple[Statements, str, str]) -> None:
     assert bank.rows("SELECT id FROM {ns}.t") == [(1,), (2,), (3,)]
 
 
+@pytest.mark.long
 def test_two_times_of_one_table_are_two_reads(history: tuple[Statements, str, str]) -> None:
     bank, time, position = history
     union = f"SELECT id FROM {{ns}}.t VERSION AS OF '{position}' UNION ALL SELECT id FROM {{ns}}.t"
