@@ -78,20 +78,23 @@ def copy(name: str, source: str, target: str, limit: int) -> None:
     _queries[name] = sink.option("checkpointLocation", f"/tmp/checkpoints/{name}").start()
 
 
-def watch(topic: str) -> int:
-    """Return the number of messages in the first batch of a query in real time; Spark asks the executors' Python."""
+def watch(topic: str, wanted: int) -> int:
+    """Return the number of messages that a query in real time has read, once it is the wanted one, or after a minute;
+    Spark asks the executors' Python."""
     options = {"endpoint": os.environ["TXNLOG_ENDPOINT"], "topic": topic, "startingOffsets": "earliest"}
     stream = _spark().readStream.format("txnlog").options(**options, isolationLevel="read_uncommitted").load()
     sink = stream.writeStream.foreach(lambda row: None).outputMode("update").trigger(realTime="10 seconds")
     query = sink.option("checkpointLocation", f"/tmp/checkpoints/watch-{time.monotonic_ns()}").start()
+    until, count = time.monotonic() + 60, 0
     try:
-        while query.isActive and not query.recentProgress:
+        while query.isActive and count < wanted and time.monotonic() < until:
             time.sleep(0.1)
+            count = sum(progress.numInputRows for progress in query.recentProgress)
     finally:
         query.stop()
     if (error := query.exception()) is not None:
         raise error
-    return sum(progress.numInputRows for progress in query.recentProgress)
+    return count
 
 
 def progress(name: str) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def test_batch(cluster: Cluster, written: list[int]) -> None:
 
 def test_real_time(cluster: Cluster, written: list[int]) -> None:
     """Follow the topic on the executors, through the services."""
-    assert cluster.call("driver", "watch", topic=TRANSFERS) == 202
+    assert cluster.call("driver", "watch", topic=TRANSFERS, wanted=202) == 202
 
 
 def test_subscription(cluster: Cluster, written: list[int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.access.authority import Authority, Signer
 from tests.access.conftest import Guarded
 from tests.spark.plain import schema_of, source_of
 from txn_source.metadata.access.certificates import server_credentials
+from txn_source.spark.catalog.real_time import follow, real_time
 from txn_source.spark.options import BatchReadOptions, check_catalog_options
 
 DOCS = (Path(__file__).parents[2] / "docs" / "access.md").read_text(encoding="utf-8")
@@ -59,6 +61,27 @@ def test_queries_show_a_token(spark: SparkSession, options: dict[str, str], secu
         spark.read.format("txnlog").options(**without, topic="bank/public/orders").load()
     with pytest.raises(Exception, match=r"TXNLOG_PERMISSION_DENIED.*shop/public/orders"):
         spark.read.format("txnlog").options(**options, topic="shop/public/orders").load()
+
+
+def test_real_time_shows_on_executors_what_the_driver_has_in_its_environment(
+    options: dict[str, str], secured: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plan with TLS and token from the environment, and read a task without it."""
+    given = {"endpoint": options["endpoint"], "topic": "bank/public/orders", "isolationLevel": "read_uncommitted"}
+    log = secured.open(tls_ca=options["tlsCa"], token_file=options["tokenFile"])
+    with log.producer("bank/public/orders") as producer:
+        producer.send(b"v")
+    monkeypatch.setenv("TXNLOG_TLS_CA", options["tlsCa"])
+    monkeypatch.setenv("TXNLOG_TOKEN_FILE", options["tokenFile"])
+    source = source_of(given | {"startingOffsets": "earliest", "consistentCut": "false"})
+    start = json.dumps(source.streamReader(source.schema()).initialOffset())
+    planned = real_time(given, source.schema().json(), start, 1)
+    monkeypatch.delenv("TXNLOG_TLS_CA")
+    monkeypatch.delenv("TXNLOG_TOKEN_FILE")
+    [begin] = planned["tasks"]
+    answer = follow(planned["options"], planned["schema"], begin, 1000)
+    assert answer is not None
+    assert answer["rows"]
 
 
 @pytest.mark.parametrize("name", ["token", "TOKEN", "authorization"])

@@ -22,6 +22,7 @@ from txn_source.client.reading.columns import METADATA_COLUMNS
 from txn_source.client.reading.own_log import DESCRIPTION
 from txn_source.client.reading.source import Source
 from txn_source.client.streaming.own_guard import own_stream
+from txn_source.metadata.stub.credentials import Credentials
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import MessageId
 from txn_source.model.topic_name import TopicName
@@ -76,7 +77,7 @@ def real_time(options: Mapping[str, str], schema: str, start: str, tasks: int) -
     most = min(wanted.request.min_partitions or tasks, len(names))
     parts = [names[number::most] for number in range(most)]
     return {
-        "options": given,
+        "options": _for_executors(given, wanted.target.credentials),
         "schema": columns.json(),
         "published": [name.lower() for name in columns.names].index(_PUBLISHED),
         "tasks": [_text(begin.only(part)) for part in parts],
@@ -189,6 +190,14 @@ def _check(wanted: StreamReadOptions) -> None:
             "The query limits its batches, and in real time a batch has all that comes while it lasts.",
             "Leave out the limits, or use a trigger of micro-batches.",
         )
+
+
+def _for_executors(options: Mapping[str, str], credentials: Credentials) -> dict[str, str]:
+    """Return options with what the driver's environment adds to them: an executor's may have none of it."""
+    names = {"tlsCa": "tls_ca", "tlsCert": "tls_cert", "tlsKey": "tls_key", "tokenFile": "token_file"}
+    found = {option: getattr(credentials, name) for option, name in names.items()}
+    given = {option.lower() for option in options}
+    return {**options, **{o: v for o, v in found.items() if v is not None and o.lower() not in given}}
 
 
 def _offset(text: str) -> StreamOffset:
