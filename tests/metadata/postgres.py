@@ -143,13 +143,14 @@ class PostgresServer:
         return _TEMPLATE
 
     def _control(self, *arguments: str) -> None:
-        self._pgexec(
-            "pg_ctl",
-            ("-D", str(self._data), *arguments),
-            bin_path=self._server.bin_path,
-            user=self._server.system_user,
-            timeout=60,
-        )
+        command = ("-D", str(self._data), *arguments)
+        where = {"bin_path": self._server.bin_path, "user": self._server.system_user, "timeout": 60}
+        try:
+            self._pgexec("pg_ctl", command, **where)
+        except subprocess.CalledProcessError as error:
+            if error.returncode >= 0:
+                raise
+            self._pgexec("pg_ctl", command, **where)  # it crashes itself, rarely, beside a postmaster that was killed
 
     def _remove(self, pid: int) -> None:
         if pid == os.getpid():
