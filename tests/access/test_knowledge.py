@@ -79,7 +79,7 @@ def put(message: Any, path: Sequence[str], value: Any) -> None:
 
 
 def outcome(caller: GrpcTransport, call: str, request: Any) -> str:
-    """Make a call; return what the caller is told."""
+    """Make a call; return its answer, or its error, as text."""
     try:
         answer = caller.converse(call, iter([request])) if call == "Consume" else caller.call(call, request)
         return str(list(answer) if call == "Consume" else answer)
@@ -109,8 +109,8 @@ def test_an_id_that_one_may_not_know_is_answered_as_one_that_is_not_there(guarde
 
 
 def test_nothing_tells_of_a_topic_without_a_role_for_it(guarded: Guarded) -> None:
-    """Ask for all ids there are, lists and tables, as somebody with roles for other topics: neither the name of the
-    topic nor of who wrote to it is told, though a transaction wrote to both."""
+    """Ask for all ids, lists and tables with roles for other topics: no answer has the name of the topic or of its
+    producer, though a transaction wrote to both topics."""
     hidden = Hidden(guarded)
     bob = transport(guarded, "bob", **ROLES)
     told = []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 from tests.access.authority import Signer
 from tests.console.asked import Asked
 from tests.console.test_messages import all_pages, fill
+from tests.log.reading import eventually
 from txn_source.console import previews
 from txn_source.console.previews import InProcesses
 from txn_source.metadata.access.door import Door
@@ -52,6 +56,48 @@ def test_page_that_needs_too_much_memory_is_an_error_of_its_request(
         assert asked.get("topics").status == 200
     asked.get("messages", topic="t")  # by the process that was started before
     assert len(asked.get("messages", topic="t").rows) == 1
+
+
+@pytest.mark.parametrize(
+    "says", [b"", b"\x00\x00", b"\x00\x00\x00\x05q[1]!" * 3], ids=["nothing", "a part", "other things"]
+)
+def test_process_that_is_under_another_s_control_costs_its_page(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, says: bytes
+) -> None:
+    """Let a process send something else than a page, and stay: its page is an error, in time."""
+    asked.log.create_topic("t")
+    code = f"import os, sys, time; os.write(int(sys.argv[1]), {says!r}); time.sleep(600)"
+    with monkeypatch.context() as patched:
+        patched.setattr(previews, "_PAGE_S", 0.5)
+        patched.setattr(previews, "_PROGRAM", ["-c", code])
+        answer = asked.get("messages", topic="t")
+        assert (answer.status, answer.code) == (429, "LIMIT_EXCEEDED")
+
+
+def test_process_that_was_started_ahead_may_die(asked: Asked) -> None:
+    """Kill it between two pages: the next page is read by a new one."""
+    asked.log.create_topic("t")
+    assert asked.get("messages", topic="t").rows == []
+    [pid] = page_processes()
+    os.kill(pid, signal.SIGKILL)
+    process = Path(f"/proc/{pid}")
+    eventually(lambda: state_and_parent(process)[0] == "Z" and len(list((process / "task").iterdir())) == 1)
+    assert asked.get("messages", topic="t").rows == []
+
+
+def page_processes() -> list[int]:
+    """Return the processes that this one has started to read pages."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            ours = state_and_parent(folder)[1] == str(os.getpid())
+            found += [int(folder.name)] * (ours and b"page_process" in (folder / "cmdline").read_bytes())
+    return found
+
+
+def state_and_parent(process: Path) -> list[str]:
+    """Return the letter of a process's state, and the number of its parent."""
+    return (process / "stat").read_text().rpartition(")")[2].split()[:2]
 
 
 def test_page_is_read_as_its_visitor(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_health_is_reported_for_the_server_and_the_service(remote_site: Site) ->
 
 
 def test_health_is_not_watched(remote_site: Site) -> None:
-    """Watch it: that would keep a thread of the service, so clients are told to ask now and then."""
+    """Watch the health, which would occupy a thread: the call is refused, and clients poll instead."""
     with grpc.insecure_channel(remote_site.endpoint) as channel, pytest.raises(grpc.RpcError) as caught:
         next(health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=60))
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.storage.allowed_places import AllowedPlaces
+from txn_source.storage.allowed_places import VARIABLE, AllowedPlaces, as_variable, limited_to, listed
 
 STORE = "s3://bank/logs?endpoint_override=minio:9000&region=eu"
 PLACES = AllowedPlaces(["/data/log", "/mnt/tiered/", "s3://plain", STORE, "hdfs://nodes/cold"])
@@ -44,3 +44,16 @@ def test_everything_else_is_not(uri: str) -> None:
 def test_place_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InvalidArgumentError, match="is not a place"):
         AllowedPlaces([text])
+
+
+def test_limit_of_a_process_is_that_of_its_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write the places of a process as the variable, and read them as a child does."""
+    places = ("/mnt/cold store", "s3://bank/it's?endpoint_override=minio:9000")
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert listed() is None
+    with limited_to(places):
+        monkeypatch.setenv(VARIABLE, as_variable(listed() or ()))
+    assert listed() == places
+    monkeypatch.setenv(VARIABLE, "'open")
+    with pytest.raises(InvalidArgumentError, match="TXNLOG_PLACES can't be read: No closing quotation"):
+        listed()

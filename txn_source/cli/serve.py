@@ -40,7 +40,7 @@ from txn_source.model.units import parse_duration
 from txn_source.model.values import dataclass
 from txn_source.observing.log_format import LogFormat, log_to_standard_error
 from txn_source.storage.allowed_places import limited_to
-from txn_source.storage.object_uri import is_object_uri
+from txn_source.storage.object_uri import is_object_uri, is_relative
 from txn_source.storage.root import check_no_memory
 
 if TYPE_CHECKING:
@@ -250,8 +250,9 @@ def _serve(
     from txn_source.storage.object_root import root_at
     from txn_source.storage.root import LogRoot
 
-    if configuration is not None and (own := configuration.get("offload_uri")) is not None:
-        access = replace(access, places=[*(access.places or ()), own])  # who runs the service says so, too
+    own = None if configuration is None else configuration.get("offload_uri")
+    if own is not None and not is_relative(own):
+        access = replace(access, places=[*(access.places or ()), own])  # the operator has listed it there
     tls, door = access.tls(), access.door()
     at = root_at(path)
     url = url_of(metadata, path)

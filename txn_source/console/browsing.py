@@ -46,7 +46,7 @@ class Budget:
         self._most_bytes = self._bytes + max(0, READ_BYTES - self._bytes) // among
 
     def take(self, messages: int, of_bytes: int) -> None:
-        """Note what was read; time counts from then on, since whoever begins may have to connect to a store first."""
+        """Count what was read. Time counts from the first rows on, since connecting to a store may take long."""
         if self._until is None:
             self._until = time.monotonic() + READ_S
         self.messages += messages

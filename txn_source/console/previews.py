@@ -25,6 +25,7 @@ from txn_source.metadata.stub.relay import result_of
 from txn_source.model.errors import LimitExceededError, RateLimitedError
 from txn_source.storage import allowed_places
 
+_PROGRAM = ["-m", "txn_source.console.page_process"]
 _AT_ONCE = 4
 """So many pages are read at the same time."""
 _PATIENCE_S = 10.0
@@ -62,19 +63,28 @@ class InProcesses:
         self._spare: _Reader | None = None
 
     def page(self, query: Mapping[str, str], viewer: Viewer) -> Any:
-        with self._turn():
-            with self._lock:
-                reader, self._spare = self._spare or _Reader(), _Reader()
-            try:
-                return reader.page(query, viewer)
-            finally:
-                reader.end()
+        with self._turn(), self._taken() as reader:
+            return reader.page(query, viewer)
 
     def close(self) -> None:
         with self._lock:
             spare, self._spare = self._spare, None
         if spare is not None:
             spare.end()
+
+    @contextmanager
+    def _taken(self) -> Iterator[_Reader]:
+        """Take the process that was started ahead, unless it has died, and start the next one."""
+        with self._lock:
+            reader, self._spare = self._spare, None
+        if reader is None or reader.has_ended:
+            reader = _Reader()
+        try:
+            with self._lock, suppress(OSError):  # the next page tells it, if it still can't be started
+                self._spare = self._spare or _Reader()
+            yield reader
+        finally:
+            reader.end()
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -93,7 +103,7 @@ class _Reader:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "txn_source.console.page_process", str(theirs.fileno()), str(_MEMORY)],
+                [sys.executable, *_PROGRAM, str(theirs.fileno()), str(_MEMORY)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env=_surroundings(),
@@ -106,19 +116,24 @@ class _Reader:
             found = viewer.entries_before(partition_id, end, messages, of_bytes)
             return None if found is None else astuple(found)
 
+        timer = threading.Timer(_PAGE_S, self._process.kill)
+        timer.start()
         try:
             self._connection.send_bytes(json.dumps({"root": str(viewer.root), "query": dict(query)}).encode())
-            return result_of(self._connection, viewer.access.metadata.transport, before, _PAGE_S)
-        except TimeoutError:
-            raise LimitExceededError(
-                f"Reading these messages takes longer than {_PAGE_S:g} s.",
-                "Ask for fewer, or read them with a client.",
-            ) from None
+            return result_of(self._connection, viewer.access.metadata.transport, before)
         except (EOFError, OSError) as error:
             raise LimitExceededError(
-                "The process that read these messages has ended: they need too much memory, or can't be decoded.",
-                "Read them with a client.",
+                f"The process that read these messages has ended: it needed too much memory or more than {_PAGE_S:g} s,"
+                " or couldn't decode them.",
+                "Ask for fewer, or read them with a client.",
             ) from error
+        finally:
+            timer.cancel()
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the process isn't there any more."""
+        return self._process.poll() is not None
 
     def end(self) -> None:
         self._connection.close()
@@ -132,4 +147,4 @@ def _surroundings() -> dict[str, str]:
     listed = allowed_places.listed()
     with suppress(KeyError):
         del found[allowed_places.VARIABLE]
-    return found if listed is None else {**found, allowed_places.VARIABLE: " ".join(listed)}
+    return found if listed is None else {**found, allowed_places.VARIABLE: allowed_places.as_variable(listed)}

@@ -6,18 +6,20 @@ log's metadata leads anywhere else either: whoever made it may want credentials 
 
 from __future__ import annotations
 
+import functools
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from urllib.parse import parse_qsl
 
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.values import dataclass
-from txn_source.storage.object_uri import parts_of
+from txn_source.storage.object_uri import is_relative, parts_of
 from txn_source.storage.store_errors import StoreError
 
 VARIABLE = "TXNLOG_PLACES"
-"""Paths and URIs between spaces: only these, and the root that is opened, are places. Unset: there is no limit."""
+"""Paths and URIs, separated and quoted as in a shell. With it only these places and the root may be opened."""
 _limit: tuple[str, ...] | None = None
 
 
@@ -37,7 +39,8 @@ class AllowedPlaces:
         for text, place in found.items():
             if place is None:
                 raise InvalidArgumentError(
-                    f"{text!r} is not a place.", "Use an absolute path or a URI without '.', '..' or empty parts."
+                    f"{text!r} is not a place.",
+                    "Use an absolute path or a URI without '.', '..' or empty parts (--place, TXNLOG_PLACES).",
                 )
         self._places = {place for place in found.values() if place is not None}
 
@@ -46,7 +49,7 @@ class AllowedPlaces:
 
         The parameters of a URI must be those of the place: an ``endpoint_override`` sends credentials to another host.
         """
-        if "://" not in uri and not uri.startswith(("/", "file:")):
+        if is_relative(uri):
             return _parts(uri) is not None
         wanted = _place(uri)
         return wanted is not None and any(
@@ -68,12 +71,27 @@ def limited_to(places: Iterable[str]) -> Iterator[None]:
 def may_open(root: str, uri: str) -> bool:
     """True if a text of the metadata of the log at ``root`` names a place that may be opened."""
     found = listed()
-    return found is None or AllowedPlaces([root, *found]).has(uri)
+    return found is None or _places(root, *found).has(uri)
 
 
 def listed() -> tuple[str, ...] | None:
     """Return the places that this process may open beside roots; None: there is no limit."""
-    return tuple(os.environ[VARIABLE].split()) if _limit is None and VARIABLE in os.environ else _limit
+    if _limit is not None or VARIABLE not in os.environ:
+        return _limit
+    try:
+        return tuple(shlex.split(os.environ[VARIABLE]))
+    except ValueError as error:
+        raise InvalidArgumentError(f"{VARIABLE} can't be read: {error}.", "Quote as in a shell.") from None
+
+
+def as_variable(places: Iterable[str]) -> str:
+    """Return the value of ``VARIABLE`` that lists some places."""
+    return shlex.join(places)
+
+
+@functools.lru_cache(16)
+def _places(*places: str) -> AllowedPlaces:
+    return AllowedPlaces(places)
 
 
 def check_stored(root: str, uri: str) -> None:

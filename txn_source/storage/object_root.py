@@ -18,7 +18,7 @@ from typing import TypeAlias
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.values import dataclass
 from txn_source.storage.allowed_places import check_stored
-from txn_source.storage.object_uri import BUCKETS, is_object_uri, object_uri, parts_of
+from txn_source.storage.object_uri import BUCKETS, is_object_uri, is_relative, object_uri, parts_of
 from txn_source.storage.root import LogRoot
 
 _SCHEMES = (*BUCKETS, "hdfs", "viewfs")
@@ -102,6 +102,6 @@ def located(root: Root, uri: str) -> str:
 
 def resolved(root: Root, uri: str) -> str:
     """Return the URI, or the path, of an object, for those who don't open it."""
-    if isinstance(root, Path):
-        return uri if parts_of(uri)[0] else str(root / uri)
-    return uri if parts_of(uri)[0] or uri.startswith("/") else root.below(uri)
+    if not is_relative(uri):
+        return uri
+    return str(root / uri) if isinstance(root, Path) else root.below(uri)

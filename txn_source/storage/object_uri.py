@@ -27,6 +27,11 @@ def store_of(uri: str) -> str:
     return f"{scheme}://{authority}?{query}"
 
 
+def is_relative(uri: str) -> bool:
+    """True of a path that is one in the log's root."""
+    return not _has_scheme(uri) and not uri.startswith("/")
+
+
 def _has_scheme(uri: str) -> bool:
     return "://" in uri or uri.startswith("file:")
 

@@ -1,4 +1,4 @@
-"""Streams that Java has another process hold: nothing is lost if that process dies, and the progress is told."""
+"""Streams that the log's Python process holds for Java: it may die without a loss, and progress has its figures."""
 
 from __future__ import annotations
 

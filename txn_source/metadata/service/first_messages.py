@@ -16,7 +16,7 @@ _MANY = 256
 """If more calls wait, only those of the last ``_SHORT_S`` seconds may continue."""
 _SHORT_S = 1.0
 _OF_ONE = 1000
-"""So many calls of one caller may wait: others must find threads."""
+"""So many calls of one caller may wait, so that others find threads."""
 
 
 class FirstMessages:
@@ -38,7 +38,9 @@ class FirstMessages:
         key = object()
         with self._lock:
             if self._of[name] >= _OF_ONE:
-                raise UnavailableError(f"{_OF_ONE} calls of {shown(name)} have not sent their request yet.", "Wait.")
+                raise UnavailableError(
+                    f"{_OF_ONE} calls of {shown(name)} have not sent their request yet.", "Try again."
+                )
             self._of[name] += 1
             self._waiting[key] = time.monotonic(), context
         try:

@@ -251,8 +251,7 @@ class Guard:
             raise PermissionDeniedError(
                 f"{uri.partition('?')[0]!r} lies in no place that a token may name: the service would go there with its"
                 " own credentials.",
-                "Use a folder in the log's root, or have whoever runs the service list the place: txnlog serve --place"
-                " URI.",
+                "Use a folder in the log's root, or ask the operator to list the place: txnlog serve --place URI.",
             )
 
     def _check_segments(self, need: Need, request: Any, visitor: Visitor) -> None:
@@ -273,7 +272,7 @@ class Guard:
         for key, where in self._look_up(need.of, keys, visitor).items():
             if where is not None and (sees_all or where.owner == visitor.name or _sees(visitor, where)):
                 _check_one(need, key, where, visitor)
-            elif not sees_all:  # who does may be told by the service what there is not
+            elif not sees_all:  # otherwise the service may say that there is none
                 return key
         return None
 

@@ -1,6 +1,6 @@
-"""What each call needs: one table from the calls of the service to roles and to the fields that name the topics.
+"""What each call needs: a table from calls to roles, and to the fields that name topics and what belongs to them.
 
-A call that has no row is refused. ``docs/access.md`` has it for people.
+A call without a row is refused. The documentation's page "Calls and roles" is made of the table.
 """
 
 from __future__ import annotations

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _CALLS_AT_ONCE = 16
 _PENDING = 4 * MAX_CONSUMERS
+"""So many calls and conversations that nobody has taken yet may wait."""
 _HANDSHAKE_MS = 10_000
 _IDLE_MS = 300_000
 """A connection without calls is closed then; clients connect again by themselves."""
-"""So many calls and conversations that nobody has taken yet may wait."""
 _MAINTENANCE_INTERVAL_S = 1.0
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
@@ -63,18 +62,17 @@ class RelayedTransport:
         return answer[1:]
 
 
-def result_of(connection: Connection, transport: Transport, answer: Callable[[Any], Any], within_s: float) -> Any:
-    """Answer a process, which may be under anybody's control, until it has a result; return that.
+def result_of(connection: Connection, transport: Transport, answer: Callable[[Any], Any]) -> Any:
+    """Answer a process until it has a result; return that.
 
+    The process may be under anybody's control, and may send a part of a message: whoever calls kills it in time.
     ``transport`` makes its calls, and ``answer`` answers its other questions.
 
     Raises:
         EOFError, OSError: it has ended.
-        TimeoutError: there is no result in time.
         TxnLogError: the error that it ended with.
     """
-    until = time.monotonic() + within_s
-    while connection.poll(max(0.0, until - time.monotonic())):
+    while True:
         data = connection.recv_bytes(_MOST)
         kind, data = data[:1], data[1:]
         if kind == b"r":
@@ -92,7 +90,6 @@ def result_of(connection: Connection, transport: Transport, answer: Callable[[An
             connection.send_bytes(_error(error))
         else:
             connection.send_bytes(b"o" + found)
-    raise TimeoutError
 
 
 def _error(error: Exception) -> bytes:
