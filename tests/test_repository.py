@@ -423,17 +423,6 @@ def test_reading_an_embedded_log_loads_nothing_that_writes(embedded_site: Site) 
     assert among(loaded, (*writes, *unneeded)) == []
 
 
-def test_values_are_made_without_compiling_each_method() -> None:
-    """Search for values that ``dataclasses`` makes, which costs each of Spark's processes half a millisecond."""
-    slow = [
-        str(path.relative_to(ROOT))
-        for path in PACKAGE.rglob("*.py")
-        if "@dataclass(frozen=True, slots=True)\n" in path.read_text(encoding="utf-8")
-        and "txn_source.model.values.dataclass" not in {module for _, module in imported_modules(path)}
-    ]
-    assert slow == []
-
-
 def test_generated_code_is_seen_at_the_rim_only() -> None:
     """Read all imports of both packages: only the modules of the rim may name generated code."""
     sources = [*PACKAGE.rglob("*.py"), *(ROOT / "pyspark_txnlog").rglob("*.py")]

@@ -7,9 +7,9 @@ lets Prometheus's client library export it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from txn_source.model.values import dataclass
 from txn_source.observing.read_counts import OF_PROCESS
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,6 @@ import typer
 from txn_source.metadata.stub.credentials import is_loopback
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import parse_size
-from txn_source.model.values import dataclass
 from txn_source.storage.allowed_places import AllowedPlaces
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, get_type_hints
 
 import typer
@@ -17,7 +17,6 @@ import typer
 from txn_source.cli.output import reports_errors
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.foreign_path import is_foreign
-from txn_source.model.values import dataclass
 from txn_source.storage.object_uri import is_object_uri
 from txn_source.storage.root import check_no_memory
 

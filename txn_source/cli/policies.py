@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -21,7 +22,6 @@ from txn_source.model.read_priority import ReadPriority
 from txn_source.model.roots import parse_roots
 from txn_source.model.topic_name import parse_namespace
 from txn_source.model.units import parse_duration, parse_size
-from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log

@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,7 +37,6 @@ from txn_source.cli.maintain import DEFAULT_SNAPSHOTS, SnapshotInterval
 from txn_source.cli.output import reports_errors
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import parse_duration
-from txn_source.model.values import dataclass
 from txn_source.observing.log_format import LogFormat, log_to_standard_error
 from txn_source.storage.allowed_places import limited_to
 from txn_source.storage.object_uri import is_object_uri, is_relative

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +19,6 @@ from txn_source.model.moments import time_us
 from txn_source.model.place_text import Parsed, PlaceText
 from txn_source.model.position import MessageId, Position
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 from txn_source.reading.places import Side
 
 Point = Position | MessageId | str

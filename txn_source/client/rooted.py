@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from datetime import timedelta
 
 from txn_source.client.access import Access
@@ -21,7 +22,6 @@ from txn_source.model.door import guarded
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.roots import MAIN, parse_root_name
 from txn_source.model.units import given_duration
-from txn_source.model.values import dataclass
 from txn_source.storage import root_health
 from txn_source.storage.copies_marker import claim, forget
 from txn_source.storage.object_root import Root, root_at

@@ -8,6 +8,7 @@ sound, and once more for each copy that is written, with the checksums compared 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
@@ -21,7 +22,6 @@ from txn_source.metadata.stub.roots import HotSegment, SegmentRoots
 from txn_source.model.errors import SegmentUnreadableError, TxnLogError
 from txn_source.model.position import Position
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 from txn_source.storage import root_health
 from txn_source.storage.arrays import numbers_in
 from txn_source.storage.segment_store import has_own_schemas

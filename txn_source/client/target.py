@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from txn_source.metadata.stub.credentials import PLAIN, Credentials
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, StorageWriteError, UnavailableError
 from txn_source.model.policies import parse_configuration
-from txn_source.model.values import dataclass
 from txn_source.storage.object_root import ObjectRoot, Root, root_at
 from txn_source.storage.object_uri import is_object_uri
 from txn_source.storage.root import LogRoot

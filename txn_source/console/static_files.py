@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from txn_source.console.packing import takes_gzip
-from txn_source.model.values import dataclass
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {

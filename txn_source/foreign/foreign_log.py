@@ -8,6 +8,7 @@ begins at a position; Kafka's takes as many as it has offsets.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -18,7 +19,6 @@ from txn_source.model.errors import TxnLogError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.transaction import TransactionState
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray, needed
 from txn_source.reading.places import Inside
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
 from typing import Any
@@ -13,7 +14,6 @@ import pyarrow as pa
 from txn_source.model.door import guarded
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import MessageId
-from txn_source.model.values import dataclass
 from txn_source.reading.follow import Follower
 
 _POLL_S = 0.2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
 import pyarrow as pa
@@ -19,7 +20,6 @@ from txn_source.model.errors import InvalidArgumentError, TxnLogError
 from txn_source.model.isolation import GivenLevel, IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, Position, PositionRange
 from txn_source.model.transaction import GivenState, TransactionState
-from txn_source.model.values import dataclass
 from txn_source.reading.follow import Follower
 from txn_source.reading.places import Cut
 from txn_source.reading.plan import plan

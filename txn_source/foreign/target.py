@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.foreign_path import FORMATS, is_foreign
-from txn_source.model.values import dataclass
 from txn_source.storage.object_uri import parts_of
 
 if TYPE_CHECKING:

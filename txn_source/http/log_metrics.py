@@ -7,6 +7,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric as Family
@@ -19,7 +20,6 @@ from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.figures import Blocker, LogFigures, PartitionFigures, blockers, log_figures
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 from txn_source.observing.repeated_work import RepeatedWork
 from txn_source.process.repeating import Repeating
 

@@ -3,7 +3,7 @@ reference."""
 
 from __future__ import annotations
 
-from txn_source.model.values import dataclass
+from dataclasses import dataclass
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 SERVICE, LOG = "service", "log"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from txn_source.foreign.reading.cut import lowered
 from txn_source.foreign.reading.topics import SeenPartition
 from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Parts, SourcePartition
 from txn_source.model.position import Position, PositionRange
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
 from txn_source.reading.ranges import ending
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -14,7 +15,6 @@ from txn_source.importing.history import Rows
 from txn_source.model.entry import NewEntry
 from txn_source.model.errors import InternalError
 from txn_source.model.position import Position
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import NO_TXN, IntArray
 
 

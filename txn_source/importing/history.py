@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from txn_source.foreign.foreign_log import ForeignPartition, TransactionSpans
 from txn_source.model.errors import DataLossError, InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
 
 UNDECIDED, COMMITTED, ABORTED = 0, 1, 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from txn_source.client.log import Log
 from txn_source.foreign.target import ForeignTarget
@@ -13,7 +14,6 @@ from txn_source.importing.source import Source, open_source, topics_of
 from txn_source.importing.target_topics import TargetTopic, find_targets, make_missing
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import Position
-from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

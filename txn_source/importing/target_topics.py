@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from txn_source.client.access import Access
@@ -15,7 +15,6 @@ from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, T
 from txn_source.model.topic import TopicView
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
-from txn_source.model.values import dataclass
 from txn_source.storage.schema import deserialize_schema
 
 _VERSION = 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import pyarrow as pa
@@ -26,7 +27,6 @@ from txn_source.importing.source import open_source, topics_of
 from txn_source.model.errors import DataLossError, TopicNotFoundError
 from txn_source.model.position import PositionRange
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray, needed
 from txn_source.storage.schema import conform, deserialize_schema
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from txn_source.model.message_ranges import MessageRange
-from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from txn_source.model.errors import InternalError, OutOfRangeError
 from txn_source.model.isolation import FetchIsolation, IsolationLevel
 from txn_source.model.position import Position, PositionRange
-from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from txn_source.model.errors import TxnLogError
-from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from txn_source.model.position import Position
 from txn_source.model.read_priority import ReadPriority
-from txn_source.model.values import dataclass
 
 
 class Tier(enum.StrEnum):

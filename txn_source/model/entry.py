@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from txn_source.model.position import Position
 from txn_source.model.roots import ONLY_MAIN
-from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

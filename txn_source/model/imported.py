@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
-from txn_source.model.values import dataclass
 
 KEPT_OPEN_MS = 7 * 24 * 60 * 60 * 1000
 """So long an import that was stopped may wait until it goes on, if transactions were open where it stopped."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.policies import POLICIES, one_of
 from txn_source.model.units import given_duration
-from txn_source.model.values import dataclass
 
 NAMES = ("ledger_max_entries", "ledger_max_bytes", "ledger_max_age")
 

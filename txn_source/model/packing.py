@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 
 from txn_source.model.position import PositionRange
-from txn_source.model.values import dataclass
 
 OPENING_COST_BYTES = 1 << 20
 """What opening one more ledger costs, in bytes that could have been read meanwhile (a few milliseconds)."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.moments import micros
 from txn_source.model.position import EARLIEST, LATEST
-from txn_source.model.values import dataclass
 
 ABOUT_LOG = "$log"
 """In the offsets of a stream over a log that others wrote, what tells about the log; no topic has this name."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from txn_source.model.errors import InvalidArgumentError
@@ -15,7 +16,6 @@ from txn_source.model.read_priority import ReadPriority
 from txn_source.model.roots import MAIN, parse_roots
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import given_duration, parse_duration, parse_size
-from txn_source.model.values import dataclass
 
 SOURCES = ("topic", "namespace", "broker")
 """Who sets policies, the strongest first. A read's own option is stronger than all of them."""

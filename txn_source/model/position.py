@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

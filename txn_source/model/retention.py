@@ -10,12 +10,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from txn_source.model.ledger import Ledger, OffloadableLedger
 from txn_source.model.policies import EffectivePolicy
 from txn_source.model.position import Position
 from txn_source.model.read_priority import ReadPriority
-from txn_source.model.values import dataclass
 
 
 def is_decided(ledger: Ledger, last_stable: Position) -> bool:

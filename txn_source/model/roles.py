@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from txn_source.model.errors import InvalidArgumentError, shown
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 
 _PART = r"(?!\.{1,2}/)[A-Za-z0-9_.=:-]+"
 _PATTERN = re.compile(rf"\*|{_PART}/\*|{_PART}/{_PART}/(?:[A-Za-z0-9_.=:-]+\*?|\*)")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.values import dataclass
 
 MAIN = "main"
 """The name of the log's own root."""

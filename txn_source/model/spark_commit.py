@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 
 CONTENT_MASK = (1 << 63) - 1
 """Hashes of rows are kept below 2^63."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.message_ranges import MessageRange, MessageRanges, key_of
 from txn_source.model.position import MessageId
-from txn_source.model.values import dataclass
 
 MAX_RANGES = 10_000
 """So many separate ranges above the mark are kept; acknowledgements that would make more are not."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from txn_source.model.bounds import Bounds
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position, lost_nothing
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

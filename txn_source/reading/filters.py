@@ -16,13 +16,13 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Protocol
 
 import numpy as np
 
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import BoolArray, IntArray
 
 Truth = Any

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from txn_source.model.batch_shares import DEFAULT_DELAY_S, UNLIMITED, shared_ends
 from txn_source.model.position import Position, PositionRange
-from txn_source.model.values import dataclass
 from txn_source.reading.log_source import Rows
 
 

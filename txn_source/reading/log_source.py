@@ -13,7 +13,7 @@ The model decides bounds, levels and visibility; the log knows its files and its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -23,7 +23,6 @@ from txn_source.model.copies import CopiesRead
 from txn_source.model.errors import DataLossError, TxnLogError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import MessageId, Position, PositionRange
-from txn_source.model.values import dataclass
 from txn_source.reading.places import AsOf, AtTime, Inside, Kept, Name, Place
 from txn_source.reading.request import ReadRequest, Selection
 from txn_source.reading.stream_offset import StreamOffset

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from txn_source.model.isolation import IsolationLevel
@@ -16,7 +16,6 @@ from txn_source.model.place_text import PlaceText
 from txn_source.model.position import MessageId, Position
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import format_count
-from txn_source.model.values import dataclass
 
 Name = tuple[Any, int]
 """A partition: its topic and its number, -1 if the topic has no partitions."""

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from txn_source.model.errors import DataLossError, OutOfRangeError, TopicNotFoundError
 from txn_source.model.position import PositionRange
-from txn_source.model.values import dataclass
 from txn_source.reading.log_source import L, LogSource, Look, Rows, Task
 from txn_source.reading.places import Name
 from txn_source.reading.ranges import ranges_of, tell

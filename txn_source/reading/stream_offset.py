@@ -8,7 +8,7 @@ checkpoints can be read, and further facts under a name that no topic has.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from txn_source.model.errors import InvalidArgumentError, TxnLogError
@@ -16,7 +16,6 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.place_text import ABOUT_LOG
 from txn_source.model.position import MessageId, Position
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 from txn_source.reading.places import Name, Place, by_topic
 
 _ANOTHERS = "The checkpoint belongs to another query: use one of its own for each query."

@@ -7,7 +7,7 @@ adds: a query that takes no notice of an option would do something else than it 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from txn_source.client.places import parse_side, side_at
@@ -25,7 +25,6 @@ from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.spark_commit import AppVersion
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 from txn_source.reading.filters import Filters
 from txn_source.reading.limits import StreamLimits
 from txn_source.reading.options import (

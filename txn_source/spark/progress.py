@@ -15,6 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import (
@@ -32,7 +33,6 @@ from txn_source.client.streaming.behind import behind as behind_in
 from txn_source.foreign.read_only_log import ReadOnlyLog
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.place_text import ABOUT_LOG
-from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -10,7 +11,6 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from txn_source.client.reading.columns import columns_beside, select_columns
 from txn_source.model.errors import SchemaMismatchError
-from txn_source.model.values import dataclass
 from txn_source.spark.table_options import kept_options
 
 _NEVER_NULL = ("__partition", "__ledger_id", "__entry_id", "__batch_index", "__publish_time", "__topic")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from pyspark.sql.types import StructField, StructType
 
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.values import dataclass
 
 _KEY = "txnlog.options"
 _DEFAULT = "CURRENT_DEFAULT"

@@ -11,10 +11,10 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.values import dataclass
 from txn_source.storage.object_uri import is_relative, parts_of
 from txn_source.storage.store_errors import StoreError
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from crc32c import crc32c
-
-from txn_source.model.values import dataclass
 
 _JOIN_GAP_BYTES = 64 << 10
 """Ranges that lie closer together are read at once."""

@@ -8,13 +8,13 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.fs as fs
 
 from txn_source.model.errors import StorageWriteError
-from txn_source.model.values import dataclass
 from txn_source.storage.object_root import ObjectRoot
 from txn_source.storage.object_store import ObjectStore, file_system_of, s3_place_of
 from txn_source.storage.object_uri import parts_of

@@ -12,11 +12,11 @@ secrets: credentials come from each client's own surroundings.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.values import dataclass
 from txn_source.storage.allowed_places import check_stored
 from txn_source.storage.object_uri import BUCKETS, is_object_uri, is_relative, object_uri, parts_of
 from txn_source.storage.root import LogRoot

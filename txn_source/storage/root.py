@@ -16,6 +16,7 @@ import os
 import re
 import uuid
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from txn_source.model.errors import (
@@ -26,7 +27,6 @@ from txn_source.model.errors import (
     UnavailableError,
 )
 from txn_source.model.foreign_path import is_foreign
-from txn_source.model.values import dataclass
 from txn_source.storage.folders import make_folder, sync_folder
 
 FORMAT_VERSION = 3

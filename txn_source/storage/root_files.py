@@ -10,9 +10,9 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from txn_source.model.values import dataclass
 from txn_source.storage.folders import make_folder, sync_file, sync_folder
 from txn_source.storage.object_root import ObjectRoot, Root
 

@@ -19,10 +19,10 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, TypeVar
 
-from txn_source.model.values import dataclass
 from txn_source.process.calls import Call
 from txn_source.storage.root_health import answered
 from txn_source.storage.store_errors import AlreadyThereError, StoreError

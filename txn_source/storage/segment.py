@@ -23,6 +23,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,7 +31,6 @@ from crc32c import crc32c
 
 from txn_source.model.errors import InternalError, SegmentUnreadableError, StorageWriteError
 from txn_source.model.position import Position
-from txn_source.model.values import dataclass
 from txn_source.storage.encoding_turn import encoding_turn
 from txn_source.storage.folders import files_below, make_folder, sync_folder
 from txn_source.storage.untrusted import first_odd

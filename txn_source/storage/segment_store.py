@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -18,7 +19,6 @@ from crc32c import crc32c
 
 from txn_source.model.errors import SegmentUnreadableError, StorageWriteError, TxnLogError
 from txn_source.model.position import Position
-from txn_source.model.values import dataclass
 from txn_source.storage.folders import make_folder, sync_folder
 from txn_source.storage.object_root import ObjectRoot, Root
 from txn_source.storage.segment import (

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,7 +18,6 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from txn_source.model.errors import SegmentUnreadableError
-from txn_source.model.values import dataclass
 from txn_source.storage.folders import sync_file
 from txn_source.storage.object_root import Root
 from txn_source.storage.root_files import files_of

@@ -27,6 +27,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,6 @@ from txn_source.model.copies import TieredCopy
 from txn_source.model.errors import SegmentUnreadableError, StorageWriteError
 from txn_source.model.kinds import ABORTED_DATA, DATA
 from txn_source.model.ledger import ClosedLedger
-from txn_source.model.values import dataclass
 from txn_source.storage import tiered_columns
 from txn_source.storage.arrays import array_of, numbers_in
 from txn_source.storage.checked_file import CheckedSource, ChecksummingSink, Runs

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from crc32c import crc32c
 
 from txn_source.model.copies import TieredCopy
-from txn_source.model.values import dataclass
 from txn_source.storage.checked_file import Runs
 from txn_source.storage.object_root import Root
 from txn_source.storage.object_store import ObjectStore, reason

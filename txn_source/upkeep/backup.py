@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from txn_source.client.hot_roots import Place
@@ -30,7 +31,6 @@ from txn_source.model.errors import (
     StorageWriteError,
 )
 from txn_source.model.roots import ONLY_MAIN
-from txn_source.model.values import dataclass
 from txn_source.storage.copies_marker import check as check_copies
 from txn_source.storage.object_names import aborted_uri
 from txn_source.storage.object_root import root_at

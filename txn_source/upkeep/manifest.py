@@ -14,13 +14,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from txn_source.model.errors import LogNotFoundError, LogVersionError, SegmentUnreadableError
-from txn_source.model.values import dataclass
 from txn_source.storage.folders import sync_folder
 
 MANIFEST = "txnlog-backup.json"

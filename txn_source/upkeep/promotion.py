@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from txn_source.client.target import metadata_url
@@ -30,7 +31,6 @@ from txn_source.metadata.store.sqlite_backup import as_one_file
 from txn_source.model.door import guard
 from txn_source.model.errors import InvalidArgumentError, TxnLogError
 from txn_source.model.roots import HotRoot
-from txn_source.model.values import dataclass
 from txn_source.storage import root_marker
 from txn_source.storage.copies_marker import hand_over, owner_of, retire
 from txn_source.storage.object_root import ObjectRoot, Root, root_at

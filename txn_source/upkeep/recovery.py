@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from txn_source.client.access import Access
@@ -31,7 +31,6 @@ from txn_source.metadata.store.sqlite_check import look_at
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.door import guard
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, TxnLogError, UnavailableError
-from txn_source.model.values import dataclass
 from txn_source.model.verdict import Verdict
 from txn_source.storage.folders import sync_folder
 from txn_source.storage.object_root import ObjectRoot, Root, root_at

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from txn_source.metadata.store.sqlite_backup import Needed, read_needed
@@ -24,7 +25,6 @@ from txn_source.model.errors import (
     UnavailableError,
 )
 from txn_source.model.policies import OF_COPIES, POLICIES
-from txn_source.model.values import dataclass
 from txn_source.storage.folders import sync_file, sync_folder
 from txn_source.storage.object_uri import is_object_uri
 from txn_source.storage.root import LogRoot

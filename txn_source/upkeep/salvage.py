@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,7 +24,6 @@ from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, S
 from txn_source.model.roots import MAIN
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import MAX_TIMEOUT_MS
-from txn_source.model.values import dataclass
 from txn_source.model.verdict import Verdict
 from txn_source.storage.folders import files_below, sync_file
 from txn_source.storage.object_names import aborted_uri, may_be_object

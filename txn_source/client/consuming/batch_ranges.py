@@ -19,6 +19,7 @@ acknowledge.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -28,7 +29,6 @@ import pyarrow as pa
 from txn_source.model.errors import TxnLogError
 from txn_source.model.message_ranges import MessageRange, index_of, message_key, packed, position_of
 from txn_source.model.position import Position, key_of
-from txn_source.model.values import dataclass
 from txn_source.storage.arrays import array_of, numbers_in
 
 Places = npt.NDArray[np.int64]

@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -41,7 +41,6 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import MessageRange, MessageRanges, key_of, message_key
 from txn_source.model.position import EARLIEST, MessageId, PositionRange
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 from txn_source.process.waiting import News
 from txn_source.storage.schema import RAW_SCHEMA, deserialize_schema
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -20,7 +21,6 @@ from txn_source.model.message_ranges import MessageRange
 from txn_source.model.position import MessageId
 from txn_source.model.transaction import TxnId
 from txn_source.model.units import format_count
-from txn_source.model.values import dataclass
 from txn_source.storage.schema import KEY, RAW_SCHEMA
 from txn_source.storage.untrusted import check_memory
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from txn_source.client.consuming.messages import MessageBatch
@@ -15,7 +15,6 @@ from txn_source.metadata.stub.conversation import Delivery
 from txn_source.model.errors import DataLossError, TxnLogError
 from txn_source.model.message_ranges import MessageRange, key_of, message_id_of, message_key
 from txn_source.model.position import MessageId, PositionRange
-from txn_source.model.values import dataclass
 
 Read = Callable[[Delivery], Iterator[MessageBatch | MessageRange]]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from txn_source.model.position import entry_of, ledger_of
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
 from txn_source.storage.arrays import array_of, texts_of
 from txn_source.storage.schema import STORED_BESIDE

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 
 import numpy as np
@@ -23,7 +24,6 @@ from txn_source.model.errors import DataLossError, SegmentUnreadableError
 from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange, ledger_of
 from txn_source.model.read_priority import ReadPriority
-from txn_source.model.values import dataclass
 from txn_source.reading.filters import Seen
 
 _log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ tries the other copies.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -24,7 +24,6 @@ from txn_source.metadata.stub.metadata_stub import EntryPage
 from txn_source.model.packing import Slice
 from txn_source.model.position import PositionRange, entry_of, ledger_of
 from txn_source.model.read_priority import ReadPriority
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
 from txn_source.storage.arrays import numbers_in
 from txn_source.storage.segment_store import has_own_schemas

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
 from txn_source.storage.allowed_places import may_open
 from txn_source.storage.object_root import Root, resolved

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,6 @@ from txn_source.client.reading.source import Source
 from txn_source.model.packing import OPENING_COST_BYTES
 from txn_source.model.position import PositionRange
 from txn_source.model.units import format_count
-from txn_source.model.values import dataclass
 from txn_source.reading.ranges import ranges_of
 from txn_source.reading.request import ReadRequest
 from txn_source.storage.arrays import numbers_in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -20,7 +20,6 @@ from txn_source.metadata.stub.metadata_stub import EntryPage
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.position import Position, PositionRange, ledger_of
 from txn_source.model.roots import ONLY_MAIN
-from txn_source.model.values import dataclass
 from txn_source.process.calls import begun
 from txn_source.storage.arrays import numbers_in
 from txn_source.storage.segment_store import EntryReader, ObjectSegments, Rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
 
 import numpy as np
@@ -29,7 +29,6 @@ from txn_source.model.packing import Slice, stripes
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.transaction import id_of
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import NO_TXN, IntArray, visible
 from txn_source.reading.filters import Columns, Filters, Seen
 from txn_source.reading.request import ReadRequest

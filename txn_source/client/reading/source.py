@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,6 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic import PartitionView, Topic, TopicView, View
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 from txn_source.reading.places import Kept, Name
 from txn_source.reading.request import Selection
 from txn_source.storage.schema import deserialize_schema

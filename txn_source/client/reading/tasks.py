@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -25,7 +25,6 @@ from txn_source.metadata.stub.ranges import Piece
 from txn_source.model.errors import DataLossError, TopicNotFoundError
 from txn_source.model.packing import OPENING_COST_BYTES, STRIPE_BYTES, Slice, pack, pack_in_step
 from txn_source.model.position import MAX_ENTRY_ID, MessageId, Position, PositionRange
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import BoolArray, IntArray
 from txn_source.reading.filters import Columns
 from txn_source.reading.places import Name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from txn_source.client.access import Access
@@ -14,7 +14,6 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, PositionRange
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState
-from txn_source.model.values import dataclass
 from txn_source.reading.places import Side
 from txn_source.reading.request import ReadRequest, Selection
 from txn_source.reading.stream_offset import StreamOffset

@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from txn_source.client.consuming.due_thread import DueThread
 from txn_source.client.consuming.link import Link
@@ -34,7 +34,6 @@ from txn_source.model.message_ranges import message_id_of, message_key
 from txn_source.model.position import EARLIEST, LATEST, MessageId, Position
 from txn_source.model.subscription import Place, SubscriptionType
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 
 _log = logging.getLogger(__name__)
 _FIRST_PAUSE_S = 0.1

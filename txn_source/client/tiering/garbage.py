@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import Place
@@ -20,7 +21,6 @@ from txn_source.client.tiering.inventory import Inventory, UnknownFile
 from txn_source.client.tiering.upload_garbage import abort_uploads
 from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError, UnavailableError
 from txn_source.model.units import format_count, is_number
-from txn_source.model.values import dataclass
 from txn_source.model.verdict import Doom, Verdict
 
 DEFAULT_AGE_S = 24 * 3600.0

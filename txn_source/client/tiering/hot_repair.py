@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from txn_source.client.access import Access
@@ -23,7 +24,6 @@ from txn_source.client.segment_copying import copy_segment, read_sound
 from txn_source.metadata.stub.roots import HotSegment, SegmentRoots
 from txn_source.model.errors import SegmentUnreadableError, TxnLogError
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 from txn_source.storage import root_health
 from txn_source.storage.segment import topic_prefix
 

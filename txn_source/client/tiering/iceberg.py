@@ -13,6 +13,7 @@ of two at once one begins anew.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,7 +32,6 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, Position, PositionRange
 from txn_source.model.topic import Topic
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 from txn_source.reading.places import Cut, Side
 from txn_source.reading.plan import plan
 from txn_source.reading.request import ReadRequest, Selection

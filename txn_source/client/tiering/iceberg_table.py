@@ -9,6 +9,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import parse_qsl
 
@@ -23,7 +24,6 @@ from txn_source.model.errors import (
     TxnLogError,
     UnavailableError,
 )
-from txn_source.model.values import dataclass
 from txn_source.storage.object_root import Root, located
 from txn_source.storage.object_uri import BUCKETS, parts_of, store_of
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import Place, places_of
 from txn_source.client.tiering.targets import targets
-from txn_source.model.values import dataclass
 from txn_source.model.verdict import Verdict
 from txn_source.storage.object_names import may_be_object, may_be_second_file, object_of_second_file
 from txn_source.storage.object_store import reason

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from txn_source.client.access import Access
 from txn_source.client.ledgers import ledgers_of
@@ -28,7 +28,6 @@ from txn_source.model.errors import OnlyCopyError, SegmentUnreadableError, Topic
 from txn_source.model.ledger import OffloadableLedger
 from txn_source.model.retention import CopyPolicies
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 
 _log = logging.getLogger(__name__)
 

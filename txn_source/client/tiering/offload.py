@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,6 @@ from txn_source.model.position import Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic import Topic
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import hidden
 from txn_source.reading.filters import Seen
 from txn_source.storage.arrays import array_of, numbers_in

@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +15,6 @@ import pyarrow.fs as fs
 from txn_source.client.access import Access
 from txn_source.model.errors import TopicNotFoundError, TxnLogError
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 from txn_source.storage import root_health
 from txn_source.storage.folders import files_below
 from txn_source.storage.object_root import Root, located, resolved

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import is_number, is_whole
-from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from txn_source.model.routing import partitions_of
-from txn_source.model.values import dataclass
 from txn_source.storage.arrays import array_of, truths_in
 
 

@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
 from typing import Protocol
@@ -28,7 +29,6 @@ from txn_source.model.errors import (
     UnavailableError,
 )
 from txn_source.model.transaction import TxnId, check_timeout
-from txn_source.model.values import dataclass
 from txn_source.process.rim import Rim, changing
 
 

@@ -7,6 +7,7 @@ import binascii
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
 from typing import Any, Protocol
@@ -32,7 +33,6 @@ from txn_source.model.errors import (
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import key_of, message_key, position_of
 from txn_source.model.position import EARLIEST, LATEST, MessageId, Position
-from txn_source.model.values import dataclass
 from txn_source.reading.places import Side
 from txn_source.reading.request import ReadRequest, Selection
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -26,7 +27,6 @@ from txn_source.foreign.kafka.segments import (
     read_file,
 )
 from txn_source.model.errors import LogVersionError, SegmentUnreadableError
-from txn_source.model.values import dataclass
 
 _VERSION = "1"
 _NAMES = {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from txn_source.foreign.kafka.varints import Bytes, Ints
-from txn_source.model.values import dataclass
 
 Flags = npt.NDArray[np.bool_]
 

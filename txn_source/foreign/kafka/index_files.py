@@ -7,6 +7,7 @@ the log. Only the state of the producers carries a checksum.
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import crc32c
@@ -14,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from txn_source.foreign.kafka.varints import Ints
-from txn_source.model.values import dataclass
 
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])

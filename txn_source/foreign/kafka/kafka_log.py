@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from txn_source.foreign.foreign_log import PartitionName
@@ -37,7 +37,6 @@ from txn_source.foreign.kafka.partition_folders import (
 )
 from txn_source.foreign.kafka.segment_list import SegmentList
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, TopicNotFoundError
-from txn_source.model.values import dataclass
 
 _TOPIC = r"[A-Za-z0-9._-]{1,249}"
 _BROKER_FOLDER = re.compile(rf"(?P<topic>{_TOPIC})-(?P<partition>[0-9]{{1,10}})")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow.fs as fs
 
@@ -18,7 +18,6 @@ from txn_source.foreign.kafka.producer_states import SnapshotFile
 from txn_source.foreign.kafka.segment_list import SegmentList
 from txn_source.foreign.kafka.segments import PlainFiles, Segment, read_file
 from txn_source.model.errors import LogNotFoundError
-from txn_source.model.values import dataclass
 
 ID = r"[A-Za-z0-9_-]{22}"
 BROKER_FILE = re.compile(r"(?P<base>[0-9]{20})\.(?P<kind>log|index|timeindex|txnindex|snapshot|log\.swap)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from txn_source.foreign.kafka.segment_ends import tail_of
 from txn_source.foreign.kafka.segment_list import SegmentList
 from txn_source.foreign.kafka.segments import SNAPSHOT, Segment, read_file
 from txn_source.foreign.kafka.transactions import Begun, Open, replay
-from txn_source.model.values import dataclass
 
 _LEARNT_MAX = 8
 """Of so many offsets it is kept what is open there."""

@@ -9,6 +9,8 @@ batch with a wrong guess is walked again without any.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from txn_source.foreign.kafka.varints import (
@@ -21,7 +23,6 @@ from txn_source.foreign.kafka.varints import (
     read_varint,
     read_varints,
 )
-from txn_source.model.values import dataclass
 
 LEAST_RECORD = 7
 """Bytes of the shortest record: its length, attributes, two deltas, two lengths and the count of headers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,7 +29,6 @@ from txn_source.foreign.kafka.segment_reader import (
 )
 from txn_source.foreign.kafka.segments import INDEX, TIME_INDEX, TXN_INDEX, LogBytes, Segment
 from txn_source.model.errors import SegmentUnreadableError
-from txn_source.model.values import dataclass
 
 _TRIES = 10_000
 """Most places behind damage that are checked for a batch: bytes with a 2 where a batch has its format."""

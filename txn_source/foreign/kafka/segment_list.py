@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import TypeVar
@@ -24,7 +25,6 @@ from txn_source.foreign.kafka.transactions import UNKNOWN, marker_kinds
 from txn_source.foreign.kafka.varints import Ints
 from txn_source.model.errors import DataLossError, SegmentUnreadableError, TxnLogError
 from txn_source.model.position import Position, PositionRange
-from txn_source.model.values import dataclass
 
 MAX_OFFSET = (1 << 63) - 1
 _MARKER_SIZES = np.arange(70, 90)

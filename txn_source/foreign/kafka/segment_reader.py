@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from zlib import crc32
 
 import crc32c
@@ -22,7 +23,6 @@ from txn_source.foreign.kafka.leader_epochs import LeaderEpochs
 from txn_source.foreign.kafka.segments import LogBytes
 from txn_source.foreign.kafka.varints import Bytes, Ints
 from txn_source.model.errors import LogVersionError, SegmentUnreadableError
-from txn_source.model.values import dataclass
 
 CHUNK = 4 << 20
 _SCAN_CHUNK, _PEEK = 64 << 10, 4 << 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Protocol
 
@@ -10,7 +11,6 @@ import pyarrow as pa
 import pyarrow.fs as fs
 
 from txn_source.model.errors import SegmentUnreadableError
-from txn_source.model.values import dataclass
 
 INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = "index", "timeindex", "txnindex", "snapshot"
 LEADER_EPOCHS = "leader_epoch_checkpoint"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,7 +12,6 @@ from txn_source.foreign.kafka.record_walk import DamagedRecords
 from txn_source.foreign.kafka.records import decode
 from txn_source.foreign.kafka.segment_reader import Chunk, damaged
 from txn_source.foreign.kafka.varints import Ints
-from txn_source.model.values import dataclass
 
 ABORT, COMMIT = 0, 1
 UNKNOWN = -1

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from txn_source.model.errors import SchemaMismatchError, shown
-from txn_source.model.values import dataclass
 
 _PLAIN = {
     "null": pa.null(),

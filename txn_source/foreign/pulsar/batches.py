@@ -7,11 +7,12 @@ them at once; then the lengths tell which are the right ones: those that one com
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from txn_source.foreign.pulsar import wire
 from txn_source.foreign.pulsar.wire import BYTES, NUMBER, REPEATED, ByteArray, Fields, big_endian
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
 
 PROPERTIES, KEY, SIZE, COMPACTED_OUT, EVENT_TIME = 1, 2, 3, 4, 5

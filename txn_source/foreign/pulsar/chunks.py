@@ -8,8 +8,7 @@ over, a first one begins anew, and a gap gives the message up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-
-from txn_source.model.values import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

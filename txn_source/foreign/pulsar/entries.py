@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from crc32c import crc32c
 
@@ -10,7 +12,6 @@ from txn_source.foreign.pulsar.raw_entries import RawEntries
 from txn_source.foreign.pulsar.wire import BYTES, NUMBER, REPEATED, Fields, big_endian
 from txn_source.model.errors import LogVersionError, SegmentUnreadableError
 from txn_source.model.position import Position, key_of
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import NO_TXN, BoolArray, IntArray
 
 PRODUCER, SEQUENCE, PUBLISH_TIME, PROPERTIES, REPLICATED_FROM, KEY = 1, 2, 3, 4, 5, 6

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 
 from txn_source.foreign.pulsar import wire
 from txn_source.foreign.pulsar.raw_entries import damaged
 from txn_source.model.errors import LogVersionError
 from txn_source.model.position import MAX_ENTRY_ID
-from txn_source.model.values import dataclass
 
 _MAGIC, _STREAMING_MAGIC = 0xDE47DE47, 0x3D1FB0BC
 _HEAD = struct.Struct(">IiqqiI")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from urllib.parse import unquote_plus
 
 import pyarrow as pa
@@ -26,7 +26,6 @@ from txn_source.model.errors import (
     TxnLogError,
 )
 from txn_source.model.position import MAX_LEDGER_ID
-from txn_source.model.values import dataclass
 from txn_source.storage.object_store import reason
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"

@@ -9,13 +9,13 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from txn_source.foreign.pulsar.entries import txn_bits, txn_number
 from txn_source.foreign.pulsar.snapshot_messages import decode_message
 from txn_source.model.errors import InvalidArgumentError, shown
 from txn_source.model.position import Position
-from txn_source.model.values import dataclass
 
 _SNAPSHOT = "Give messages of the namespace's __transaction_buffer_snapshot topics, as JSON or their bytes as base64."
 _ASK = "Give what `pulsar-admin topics info-internal` prints"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,6 @@ from txn_source.foreign.pulsar.wire import Fields
 from txn_source.model.errors import InvalidArgumentError, MessageUnreadableError, SchemaMismatchError
 from txn_source.model.position import Position, entry_of, ledger_of
 from txn_source.model.transaction import TxnId
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import NO_TXN, BoolArray, IntArray, hidden
 from txn_source.reading.places import Inside
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,7 +12,6 @@ from txn_source.foreign.pulsar.managed_ledger import Snapshot
 from txn_source.foreign.pulsar.summary import Groups, LedgerSummary
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.transaction import TransactionState
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import BoolArray, IntArray
 
 _BEYOND = (1 << 63) - 1

@@ -6,7 +6,7 @@ import bisect
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,6 @@ from txn_source.model.errors import (
 )
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange, entry_of, ledger_of
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import BoolArray, visible
 
 _log = logging.getLogger(__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,6 @@ from txn_source.foreign.pulsar.entries import COMPRESSION, UNCOMPRESSED_SIZE, En
 from txn_source.foreign.pulsar.wire import ByteArray
 from txn_source.model.errors import LogVersionError
 from txn_source.model.position import Position
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import BoolArray, IntArray
 
 _MOST_BYTES = (1 << 31) - 1

@@ -7,6 +7,7 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +16,6 @@ import pyarrow.fs as fs
 
 from txn_source.foreign.pulsar.wire import ByteArray
 from txn_source.model.errors import DataLossError, SegmentUnreadableError
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
 from txn_source.storage.object_store import reason
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,7 +10,6 @@ from txn_source.foreign.pulsar import entries as of
 from txn_source.foreign.pulsar.chunks import Chunk
 from txn_source.foreign.pulsar.entries import Entries, look_into
 from txn_source.foreign.pulsar.raw_entries import EntrySource
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import NO_TXN, BoolArray, IntArray
 
 STRETCH_BYTES = 1 << 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,6 @@ from txn_source.foreign.pulsar.json_values import decode_json
 from txn_source.foreign.pulsar.primitive_values import TYPES, decode_primitive
 from txn_source.foreign.pulsar.wire import ByteArray, big_endian
 from txn_source.model.errors import SchemaMismatchError
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import BoolArray, IntArray
 
 ANY_VERSION = -1

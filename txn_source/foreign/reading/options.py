@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from txn_source.foreign.formats import Format
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.given_options import GivenOptions
 from txn_source.model.position import EARLIEST, LATEST
-from txn_source.model.values import dataclass
 from txn_source.reading.limits import StreamLimits
 from txn_source.reading.options import BATCH_ONLY, READ, STREAM_ONLY, check_side, limits_of, request_of
 from txn_source.reading.request import ReadRequest, Selection

@@ -8,14 +8,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from txn_source.foreign.foreign_log import Decisions, PartitionName, ReadUnit
 from txn_source.foreign.reading.topics import SeenPartition
 from txn_source.model.errors import DataLossError
 from txn_source.model.packing import OPENING_COST_BYTES, packed
 from txn_source.model.position import PositionRange
-from txn_source.model.values import dataclass
 from txn_source.reading.places import Inside, Name
 from txn_source.reading.request import ReadRequest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,6 @@ from txn_source.model.bounds import Bounds
 from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
-from txn_source.model.values import dataclass
 from txn_source.reading.places import Kept, Name
 from txn_source.reading.request import Selection
 

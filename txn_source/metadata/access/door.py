@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -16,7 +16,6 @@ from txn_source.metadata.access.tokens import NotTaken, Verifier
 from txn_source.metadata.protocol.bearer import AUTHORIZATION_KEY
 from txn_source.model.errors import LimitExceededError, RateLimitedError
 from txn_source.model.roles import EVERYTHING, Roles
-from txn_source.model.values import dataclass
 
 ANONYMOUS = "anonymous"
 

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from txn_source.metadata.access.watched_files import read_file
 from txn_source.metadata.protocol.bearer import MAX_TOKEN_BYTES
 from txn_source.model.errors import InvalidArgumentError, shown
 from txn_source.model.roles import Role, Roles
-from txn_source.model.values import dataclass
 
 MAX_LIFETIME_S = 10 * 366 * 86_400.0
 

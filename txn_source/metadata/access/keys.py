@@ -12,6 +12,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ from jwt.exceptions import PyJWTError
 
 from txn_source.metadata.access.watched_files import WatchedFiles
 from txn_source.model.errors import InvalidArgumentError, TxnLogError, shown
-from txn_source.model.values import dataclass
 
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
 MAX_KEYS = 32

@@ -7,9 +7,9 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from txn_source.model.errors import LimitExceededError, RateLimitedError, shown
-from txn_source.model.values import dataclass
 
 _BURST_S = 2.0
 """What an identity saves up while it asks for nothing is what it may ask for in this time."""

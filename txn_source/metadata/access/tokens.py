@@ -11,6 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +21,6 @@ from txn_source.metadata.access.keys import Key, Keys
 from txn_source.metadata.protocol.bearer import MAX_TOKEN_BYTES
 from txn_source.model.errors import InvalidArgumentError, UnauthenticatedError, shown
 from txn_source.model.roles import Roles
-from txn_source.model.values import dataclass
 
 CLAIM = "txnlog"
 DEFAULT_AUDIENCE = "txnlog"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 
 from txn_source.metadata.delivery.topic_snapshot import HotEntries, TopicSnapshot
@@ -10,7 +12,6 @@ from txn_source.model.message_ranges import MessageRange, message_key
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.subscription import Cursor
 from txn_source.model.topic import PartitionView
-from txn_source.model.values import dataclass
 
 _BATCH_BYTES = 64 << 20
 _LOOKS = 20

@@ -4,6 +4,7 @@ transaction."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.delivery.work import Work
@@ -18,7 +19,6 @@ from txn_source.model.message_ranges import MessageRange
 from txn_source.model.subscription import Cursor, SubscriptionType
 from txn_source.model.topic import PartitionView, Topic
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +31,6 @@ from txn_source.metadata.store.subscription_rows import Lease, Subscription
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.subscription import Cursor, SubscriptionType
 from txn_source.model.topic import PartitionView, Topic
-from txn_source.model.values import dataclass
 
 _DELIVERIES_AT_ONCE = 64
 """So many are made for one consumer in one look."""

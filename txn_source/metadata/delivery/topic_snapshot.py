@@ -7,7 +7,7 @@ for one consumer after the other are cut out of the page.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -25,7 +25,6 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.kinds import ABORTED
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic import PartitionView, Topic
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import visible
 from txn_source.storage.arrays import numbers_in
 

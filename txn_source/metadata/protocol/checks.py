@@ -8,6 +8,7 @@ in the same database transaction.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,7 +18,6 @@ from google.protobuf.message import Message
 from txn_source.model.errors import InvalidArgumentError, shown
 from txn_source.model.transaction import MAX_TIMEOUT_MS
 from txn_source.model.units import MAX_TOTAL
-from txn_source.model.values import dataclass
 
 MAX_INT = (1 << 63) - 1
 MAX_ENTRY_MESSAGES = 1 << 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.message import Message
@@ -12,7 +13,6 @@ from txn_source.metadata.protocol.enums import ISOLATION_LEVEL
 from txn_source.metadata.service.service import MetadataService
 from txn_source.model.errors import DataLossError
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.values import dataclass
 
 _TOLD_EVERY = 1000
 

@@ -14,6 +14,7 @@ of the same log is replaced.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from txn_source.metadata.service.comparison import Scanned, compare
 from txn_source.metadata.service.service import MetadataService
@@ -30,7 +31,6 @@ from txn_source.metadata.store.sqlite_hold import held
 from txn_source.metadata.store.table_copy import copy_tables, leave_out_consumers, prepare, read_tables
 from txn_source.model.errors import DataLossError, InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.values import dataclass
 from txn_source.storage.root import LogRoot
 
 Report = Callable[[str], object]

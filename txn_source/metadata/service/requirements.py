@@ -6,13 +6,13 @@ A call without a row is refused. The documentation's page "Calls and roles" is m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from google.protobuf.message import Message
 
 from txn_source.model.roles import Role
-from txn_source.model.values import dataclass
 
 
 class Of(Enum):

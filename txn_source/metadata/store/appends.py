@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, update
@@ -38,7 +39,6 @@ from txn_source.model.position import Position
 from txn_source.model.roots import ONE_COPY
 from txn_source.model.transaction import check_timeout
 from txn_source.model.units import MAX_TOTAL
-from txn_source.model.values import dataclass
 
 SEEN_EVERY_MS = 3600 * 1000
 """That a producer appends is noted so often, in measured time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from txn_source.metadata.store.figures import FIRST_WAITING, PartitionFigures
@@ -12,7 +13,6 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.kinds import ABORTED, DATA
 from txn_source.model.message_ranges import MessageRanges, packed
 from txn_source.model.subscription import Cursor
-from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
     from txn_source.metadata.store.connection import Connection

@@ -6,11 +6,11 @@ Each function is about one moment, that of the transaction that it is given. Tim
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from txn_source.metadata.store.prepared import Prepared
 from txn_source.model.kinds import OPEN
-from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
     from txn_source.metadata.store.connection import Connection

@@ -7,6 +7,7 @@ ledger, or an aborted transaction does that is counted in part, the ledger's obj
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ from txn_source.metadata.store.prepared import Prepared
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.kinds import ABORTED, DATA
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange, ledger_of
-from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
     from txn_source.metadata.store.connection import Connection

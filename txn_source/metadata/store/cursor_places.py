@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from txn_source.metadata.store.prepared import Prepared
 from txn_source.metadata.store.strips import before
-from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
     from txn_source.metadata.store.connection import Connection

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,6 @@ from txn_source.model.errors import DataLossError
 from txn_source.model.kinds import COMMITTED
 from txn_source.model.position import Position, PositionRange, lost_nothing
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
     from txn_source.metadata.store.connection import Connection

@@ -7,13 +7,13 @@ rely on it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from txn_source.metadata.store.prepared import Prepared
 from txn_source.metadata.store.table_version import SCHEMA_VERSION
 from txn_source.model.errors import UnavailableError
 from txn_source.model.kinds import OPEN
-from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
     from txn_source.metadata.store.connection import Connection

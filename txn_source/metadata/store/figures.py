@@ -6,12 +6,12 @@ Each statement is about all topics at once, so that a thousand of them cost litt
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from txn_source.metadata.store.prepared import Prepared
 from txn_source.model.kinds import OPEN
 from txn_source.model.position import key_of
-from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
     from txn_source.metadata.store.connection import Connection

@@ -15,6 +15,7 @@ All partitions of the topic count together.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, func, or_, select
@@ -29,7 +30,6 @@ from txn_source.model.position import Position
 from txn_source.model.subscription import Cursor
 from txn_source.model.topic import PartitionView
 from txn_source.model.transaction import id_of
-from txn_source.model.values import dataclass
 
 
 def check(

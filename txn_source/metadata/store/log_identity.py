@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from txn_source.metadata.store.dialects import has_table
 from txn_source.metadata.store.prepared import Prepared
 from txn_source.model.errors import LogNotFoundError, LogVersionError
-from txn_source.model.values import dataclass
 from txn_source.storage.root import FORMAT_VERSION
 
 if TYPE_CHECKING:

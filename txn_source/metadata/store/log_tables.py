@@ -6,6 +6,7 @@ Positions are ``Position.key``, times microseconds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, func, select
@@ -28,7 +29,6 @@ from txn_source.model.position import PositionRange
 from txn_source.model.topic import PartitionView, Topic
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, id_of
-from txn_source.model.values import dataclass
 
 PAGE_TRANSACTIONS = 2000
 Row = Mapping[str, Any]

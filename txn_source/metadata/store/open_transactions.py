@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from txn_source.metadata.store.owners import TRANSACTION
 from txn_source.metadata.store.prepared import Prepared
 from txn_source.model.kinds import OPEN
-from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
     from txn_source.metadata.store.connection import Connection

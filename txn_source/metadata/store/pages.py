@@ -9,6 +9,7 @@ transaction index: an aborted transaction is listed where its marker is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,6 @@ import pyarrow as pa
 from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.model.kinds import ABORTED, DATA
 from txn_source.model.position import PositionRange
-from txn_source.model.values import dataclass
 from txn_source.model.visibility import NO_TXN, needed
 from txn_source.storage.arrays import array_of, numbers_in
 

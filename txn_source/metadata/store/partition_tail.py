@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, update
@@ -17,7 +17,6 @@ from txn_source.metadata.store.tables import entries, ledgers, partitions, topic
 from txn_source.model.kinds import DATA
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position
-from txn_source.model.values import dataclass
 
 _OPTIONAL = ("txn", "producer_id", "base_sequence", "segment_id", "offset", "crc32c")
 

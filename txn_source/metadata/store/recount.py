@@ -6,6 +6,7 @@ One partition is one moment. Ledgers whose entries left the database are taken f
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,7 +15,6 @@ from txn_source.metadata.store.pages import ENTRY_COLUMNS, entry_rows, to_table
 from txn_source.metadata.store.prepared import Prepared
 from txn_source.model.kinds import DATA, OPEN
 from txn_source.model.position import key_of, text_of
-from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
     from txn_source.metadata.store.connection import Connection

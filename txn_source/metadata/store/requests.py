@@ -5,10 +5,11 @@ They are dropped after ``timekeeping.REQUEST_LIFETIME_MS`` of measured time.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlalchemy import Connection, bindparam, insert, select
 
 from txn_source.metadata.store.tables import requests
-from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -17,7 +18,6 @@ from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.policies import Scope
 from txn_source.model.roots import MAIN, MAX_ROOT_ID, ONLY_MAIN, HotRoot, hot_copies, parse_root_name
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 
 PAGE_SEGMENTS = 5000
 _PORTION = 500

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlalchemy import Connection
 
 from txn_source.metadata.store import subscriptions, topics, views
@@ -13,7 +15,6 @@ from txn_source.model.position import PositionRange
 from txn_source.model.subscription import Cursor, Place
 from txn_source.model.topic import PartitionView
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

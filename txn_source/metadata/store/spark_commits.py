@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
@@ -29,7 +29,6 @@ from txn_source.model.errors import (
 )
 from txn_source.model.spark_commit import AppVersion, Sink, TopicBatch, joined_content
 from txn_source.model.transaction import EndReason
-from txn_source.model.values import dataclass
 
 _TIMEOUT_MS = 60_000  # of a transaction that ends where it began
 _RUNS_KEPT = 16

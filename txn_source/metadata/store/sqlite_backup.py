@@ -6,13 +6,13 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from txn_source.metadata.store.database_errors import translated
 from txn_source.metadata.store.sqlite_file import SqliteFile, with_new_tables
 from txn_source.model.copies import TieredCopy
 from txn_source.model.errors import LogNotFoundError, StorageWriteError
-from txn_source.model.values import dataclass
 from txn_source.storage.folders import sync_file
 
 _PAGES = 4096

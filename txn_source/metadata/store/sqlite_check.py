@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from txn_source.metadata.store.database_errors import translated
 from txn_source.metadata.store.sqlite_file import SqliteFile
 from txn_source.model.errors import UnavailableError
-from txn_source.model.values import dataclass
 
 _MOST = 20
 """So many faults of a file are told."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from sqlalchemy import Row
 
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.subscription import SubscriptionType
-from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, LargeBinary, Table, func, inspect, literal, select, text, tuple_, update
@@ -20,7 +21,6 @@ from txn_source.metadata.store.table_version import read_version
 from txn_source.metadata.store.tables import consumers as consumer_table
 from txn_source.metadata.store.tables import log_info, metadata, schema_versions
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.values import dataclass
 
 _BATCH = 2000
 _BATCH_OF_LARGE_ROWS = 50

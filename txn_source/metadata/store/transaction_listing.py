@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select
@@ -22,7 +23,6 @@ from txn_source.metadata.store.tables import (
 )
 from txn_source.model.kinds import OPEN, STATES
 from txn_source.model.transaction import EndReason, TransactionState
-from txn_source.model.values import dataclass
 
 _AT_ONCE = 1000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, case, func, insert, literal_column, select, update
@@ -29,7 +30,6 @@ from txn_source.model.errors import (
 )
 from txn_source.model.kinds import ABORT_MARKER, ABORTED, COMMIT_MARKER, COMMITTED, OPEN
 from txn_source.model.transaction import COORDINATOR, EndReason, TxnId, check_timeout, id_of
-from txn_source.model.values import dataclass
 
 
 def number_of(txn: TxnId) -> int:

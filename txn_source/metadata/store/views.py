@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,7 +16,6 @@ from txn_source.model.errors import TopicNotFoundError
 from txn_source.model.kinds import DATA, OPEN
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
 from txn_source.model.topic import PartitionView
-from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
     from txn_source.metadata.store.connection import Connection

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Select, cast, select
@@ -21,7 +22,6 @@ from txn_source.metadata.store.tables import (
     transactions,
 )
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 
 _AT_ONCE = 500
 

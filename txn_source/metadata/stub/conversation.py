@@ -6,6 +6,7 @@ import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +27,6 @@ from txn_source.model.message_ranges import MessageRange
 from txn_source.model.position import MessageId, Position, PositionRange
 from txn_source.model.subscription import Place, SubscriptionType
 from txn_source.model.topic import TopicView
-from txn_source.model.values import dataclass
 
 _JOIN_S = 10.0
 

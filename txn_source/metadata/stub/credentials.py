@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from txn_source.metadata.protocol.bearer import AUTHORIZATION_KEY, MAX_TOKEN_BYTES
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.values import dataclass
 
 SYSTEM = "system"
 """In place of a file: the authorities that this machine trusts."""

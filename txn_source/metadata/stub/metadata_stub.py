@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +31,6 @@ from txn_source.model.topic import Topic, TopicView, View
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
 from txn_source.model.units import format_count
-from txn_source.model.values import dataclass
 from txn_source.observing.read_counts import OF_PROCESS, ReadCounts
 from txn_source.storage.root import FORMAT_VERSION
 

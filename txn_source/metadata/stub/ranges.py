@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -16,7 +17,6 @@ from txn_source.model.errors import InternalError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 
 _RANGES_AT_ONCE = 10_000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -14,7 +15,6 @@ from txn_source.metadata.stub.request_ids import request_id
 from txn_source.metadata.stub.transport import Transport
 from txn_source.model.roots import HotRoot
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 from txn_source.model.verdict import Doom, Verdict
 
 _CHANGES_AT_ONCE = 1000

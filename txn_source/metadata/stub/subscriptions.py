@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
@@ -18,7 +19,6 @@ from txn_source.model.subscription import Place, SubscriptionType
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
 from txn_source.model.units import format_count
-from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
@@ -16,7 +17,6 @@ from txn_source.model.position import Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.retention import Trimmed
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import enum
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from txn_source.model.values import dataclass
 from txn_source.storage.root import FORMAT_VERSION
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from txn_source.model.errors import TxnLogError
-from txn_source.model.values import dataclass
 from txn_source.storage.object_store import reason
 from txn_source.upkeep.doctor.checks.clocks import check_publish_times, check_service_clock
 from txn_source.upkeep.doctor.checks.database import (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from txn_source.client.ledgers import ledgers_of
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.copies import LedgerCopies
 from txn_source.model.ledger import Ledger
 from txn_source.model.position import Position, PositionRange, ledger_of
 from txn_source.model.topic_name import TopicName
-from txn_source.model.values import dataclass
 from txn_source.storage.arrays import numbers_in
 
 

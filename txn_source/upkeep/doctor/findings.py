@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from txn_source.model.values import dataclass
 from txn_source.upkeep.doctor.codes import CODES, Severity
 
 REPORT_VERSION = 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -23,7 +24,6 @@ from txn_source.metadata.store.sqlite_check import look_at
 from txn_source.metadata.store.table_version import SCHEMA_VERSION, read_version
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, LogVersionError
-from txn_source.model.values import dataclass
 from txn_source.storage.object_root import ObjectRoot, Root
 from txn_source.storage.object_uri import is_object_uri
 from txn_source.storage.root import LogRoot

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from txn_source.client.hot_roots import Place
 from txn_source.client.segment_copying import unsound
@@ -12,7 +13,6 @@ from txn_source.metadata.stub.roots import HotSegment
 from txn_source.model.roots import ONLY_MAIN
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import format_count
-from txn_source.model.values import dataclass
 from txn_source.model.verdict import Verdict
 from txn_source.storage.object_names import may_be_object
 from txn_source.storage.object_root import resolved
