@@ -14,10 +14,9 @@ from collections.abc import Iterable
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from txn_source.http.gate import Refused, bearer, refusing
-from txn_source.metadata.access.door import ANONYMOUS, Door, Visitor
+from txn_source.http.gate import Refused, visitor_of
+from txn_source.metadata.access.door import Door, Visitor
 from txn_source.model.errors import InvalidArgumentError, PermissionDeniedError, shown
-from txn_source.model.roles import EVERYTHING
 
 MARK = "x-txnlog-console"
 """The header of what changes something."""
@@ -44,17 +43,7 @@ class Admission:
         Raises:
             Refused: it has no token that is taken, or asks too often.
         """
-        door = self._door
-        host, port = request.client if request.client else ("", 0)
-        peer = f"console:{host}:{port}"
-        with refusing(door, request.url.path, peer):
-            if door.verifier is None:
-                visitor = Visitor(f"{ANONYMOUS}@{host}", EVERYTHING, peer, known=False)
-            else:
-                identity = door.verifier.verify(bearer(request))
-                visitor = Visitor(identity.name, identity.roles, peer, identity.ends_at)
-            door.usage.call(visitor.name, body_bytes)
-        return visitor
+        return visitor_of(self._door, request, "console", body_bytes)
 
     def answered(self, visitor: Visitor, of_bytes: int) -> None:
         """Take notice of an answer."""

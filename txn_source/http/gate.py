@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from starlette.requests import Request
 
-from txn_source.metadata.access.door import Door
-from txn_source.metadata.access.tokens import Identity, NotTaken
+from txn_source.metadata.access.door import ANONYMOUS, Door, Visitor
+from txn_source.metadata.access.tokens import NotTaken
 from txn_source.model.errors import LimitExceededError, PermissionDeniedError, TxnLogError, shown
-from txn_source.model.roles import Role
+from txn_source.model.roles import EVERYTHING, Role
 
 
 class Refused(Exception):
@@ -33,29 +30,22 @@ class Gate:
         """True if nobody needs a token."""
         return self._door is None or self._door.verifier is None
 
-    def admit(self, request: Request, *roles: Role) -> Identity | None:
-        """Return who asks; None: anybody.
+    def admit(self, request: Request, *roles: Role) -> None:
+        """Let a request pass.
 
         Raises:
             Refused: it may not.
         """
-        door = self._door
-        if door is None or door.verifier is None:
-            return None
-        path = request.url.path
-        peer = f"http:{request.client.host}:{request.client.port}" if request.client else "http"
-        with refusing(door, path, peer):
-            identity = door.verifier.verify(bearer(request))
-        if not identity.roles.allow_everything(roles):
+        if self._door is None or self._door.verifier is None:
+            return
+        visitor = visitor_of(self._door, request, "http")
+        if not visitor.roles.allow_everything(roles):
             wanted = " or ".join(role.value for role in roles)
             denied = PermissionDeniedError(
-                f"The token of {shown(identity.name)} has no role {wanted} for *.", "Use one that was made with it."
+                f"The token of {shown(visitor.name)} has no role {wanted} for *.", "Use one that was made with it."
             )
-            door.refusals.count("denied", path, peer, denied.fact)
+            self._door.refusals.count("denied", request.url.path, visitor.peer, denied.fact)
             raise Refused(403, denied)
-        with refusing(door, path, peer):
-            door.usage.call(identity.name, 0)
-        return identity
 
     def knows(self, request: Request, *roles: Role) -> bool:
         """True if who asks may know all, without a refusal if it may not."""
@@ -70,21 +60,27 @@ class Gate:
         return True
 
 
-@contextmanager
-def refusing(door: Door, path: str, peer: str) -> Iterator[None]:
-    """Refuse, and count, whoever comes to a path without a good token, or too often.
+def visitor_of(door: Door, request: Request, port: str, body_bytes: int = 0) -> Visitor:
+    """Return who makes a request; ``port`` names what was asked, for the audit and the log.
 
     Raises:
-        Refused: in place of ``NotTaken`` and ``LimitExceededError``.
+        Refused: the request has no token that is taken, or comes too often.
     """
+    host, number = request.client if request.client else ("", 0)
+    path, peer = request.url.path, f"{port}:{host}:{number}"
     try:
-        yield
+        if door.verifier is None:
+            visitor = Visitor(f"{ANONYMOUS}@{host}", EVERYTHING, peer, known=False)
+        else:
+            visitor = Visitor.of(door.verifier.verify(bearer(request)), peer)
+        door.usage.call(visitor.name, body_bytes)
     except NotTaken as refusal:
         door.count_failure(refusal, path, peer)
         raise Refused(401, refusal.error) from None
     except LimitExceededError as limit:
         door.refused_by_limit(limit, path, peer)
         raise Refused(429, limit) from None
+    return visitor
 
 
 def bearer(request: Request) -> str:

@@ -12,7 +12,7 @@ from txn_source.metadata.access.addresses import address_of
 from txn_source.metadata.access.audit import Audit
 from txn_source.metadata.access.counters import Refusals
 from txn_source.metadata.access.limits import Limits, Usage
-from txn_source.metadata.access.tokens import NotTaken, Verifier
+from txn_source.metadata.access.tokens import Identity, NotTaken, Verifier
 from txn_source.metadata.protocol.bearer import AUTHORIZATION_KEY
 from txn_source.model.errors import LimitExceededError, RateLimitedError
 from txn_source.model.roles import EVERYTHING, Roles
@@ -32,6 +32,11 @@ class Visitor:
     peer: str
     ends_at: float = math.inf
     known: bool = True
+
+    @classmethod
+    def of(cls, identity: Identity, peer: str) -> Visitor:
+        """Return the visitor that a token is of."""
+        return cls(identity.name, identity.roles, peer, identity.ends_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +60,10 @@ class Door:
         if self.verifier is None:
             return Visitor(_name_of(context, peer), EVERYTHING, peer, known=False)
         try:
-            identity = self.verifier.verify(_bearer(context))
+            return Visitor.of(self.verifier.verify(_bearer(context)), peer)
         except NotTaken as refusal:
             self.count_failure(refusal, method, peer)
             raise refusal.error from None
-        return Visitor(identity.name, identity.roles, peer, identity.ends_at)
 
     def refused_by_limit(self, error: LimitExceededError, method: str, peer: str) -> None:
         """Count what a limit has refused."""
