@@ -149,7 +149,7 @@ def test_writes_are_tried_until_their_deadline() -> None:
         with pytest.raises(StoreError, match="too busy"):
             requests.put("key", b"1")
         assert asked[0] > 5
-        assert 20 < time_s[0] <= 30
+        assert 20 < time_s[0] <= 29  # the last try has a second
         assert max(pauses) > 1 > pauses[0]
         before = asked[0]
         with pytest.raises(StoreError, match="too busy"):

@@ -198,9 +198,7 @@ def test_store_that_errors_for_long_loses_nothing(
         producer = log.producer("orders", batching=BY_HAND)
         producer.send(b"1")
         proxy.set_fault(Fault("busy", lambda request: request.method == "PUT"))
-        with pytest.raises(
-            UnavailableError, match=r"can't be written for now: the store is too busy\. Nothing is lost"
-        ):
+        with pytest.raises(UnavailableError, match=r"can't be written for now: .*\. Nothing is lost"):
             producer.flush()
         assert proxy.struck >= 1
         proxy.set_fault(None)

@@ -29,6 +29,8 @@ from txn_source.storage.store_errors import AlreadyThereError, StoreError
 
 R = TypeVar("R")
 _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 3.0
+_LEAST_TRY_S = 1.0
+"""No try is made that would have less: it would end for want of time, and hide why those before it failed."""
 _LEAST_BYTES_PER_S = 128 << 10
 """Slower than this a request counts as failed."""
 _PIECE_BYTES = 128 << 10
@@ -242,7 +244,7 @@ class S3Client:
                 continue
             except StoreError as error:
                 pause = random.uniform(0, min(_LONGEST_PAUSE_S, _PAUSE_S * 2**number))
-                over = until is not None and self._clock() + pause >= until
+                over = until is not None and self._clock() + pause + _LEAST_TRY_S >= until
                 if not error.passing or over or (attempts is not None and number >= attempts):
                     raise
             self._sleep(pause)
