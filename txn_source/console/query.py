@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from starlette.requests import Request
+from typing import TYPE_CHECKING, Any
 
 from txn_source.model.errors import InvalidArgumentError, shown
+
+if TYPE_CHECKING:  # a page's process does without
+    from starlette.requests import Request
 
 MAX_LIMIT = 500
 MAX_SEARCH = 200

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
-from typing import Any, Protocol
-
-from starlette.requests import Request
+from typing import TYPE_CHECKING, Any, Protocol
 
 from txn_source.client.access import Access
 from txn_source.client.reading.count import count
@@ -21,8 +19,6 @@ from txn_source.console.browsing import Browser, Key
 from txn_source.console.message_rows import Row
 from txn_source.console.query import MAX_LIMIT, MAX_SEARCH, choice, flag, number, text
 from txn_source.console.values import SHORT, WHOLE
-from txn_source.console.viewer import Viewer
-from txn_source.metadata.store.entries_before import Before
 from txn_source.model.errors import (
     InvalidArgumentError,
     OutOfRangeError,
@@ -35,6 +31,12 @@ from txn_source.model.message_ranges import key_of, message_key, position_of
 from txn_source.model.position import EARLIEST, LATEST, MessageId, Position
 from txn_source.reading.places import Side
 from txn_source.reading.request import ReadRequest, Selection
+
+if TYPE_CHECKING:  # a page's process does without
+    from starlette.requests import Request
+
+    from txn_source.console.viewer import Viewer
+    from txn_source.metadata.store.entries_before import Before
 
 _TOGETHER = 64
 """So many partitions are read for one page."""
