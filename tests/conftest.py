@@ -102,8 +102,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Keep the tests of one Spark session in one process, begin with what takes longest, and leave out what is long."""
     in_session = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
     for item in in_session:
-        of_catalog = item.path.parent.name in ("catalog", "sql")
-        item.add_marker(pytest.mark.xdist_group("catalog" if of_catalog else "spark"))
+        item.add_marker(pytest.mark.xdist_group("spark"))
     first = dict.fromkeys(in_session, 0)
     items.sort(key=lambda item: first.get(item, 2 if item.get_closest_marker("early") is None else 1))
     if not config.getoption("--all"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -27,3 +29,27 @@ def mostly_long(values: Iterable[Any], *each_time: Any) -> list[Any]:
 def examples(each_time: int) -> int:
     """Return how many examples a property is tried on: twenty times as many with ``--all``."""
     return max(3, each_time // 2) if settings.default.derandomize else 10 * each_time
+
+
+def for_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run a test's body with each case, one after the other, over the same fixtures: what is refused leaves them as
+    they were, so no case needs a log of its own. Arguments are like those of ``parametrize``."""
+    wanted = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    alone, given = isinstance(names, str) and len(wanted) == 1, list(cases)
+
+    def with_each(test: Callable[..., None]) -> Callable[..., None]:
+        @wraps(test)
+        def run(**fixtures: Any) -> None:
+            for case in given:
+                try:
+                    test(**fixtures, **dict(zip(wanted, (case,) if alone else case, strict=True)))
+                except BaseException as error:
+                    error.add_note(f"The case was {case!r:.500}.")
+                    raise
+
+        signature = inspect.signature(test)
+        left = [one for name, one in signature.parameters.items() if name not in wanted]
+        run.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+        return run
+
+    return with_each

@@ -15,6 +15,7 @@ import jwt
 import pytest
 
 from tests.access.authority import Signer
+from tests.selection import for_each
 from txn_source.metadata.access.keys import Keys
 from txn_source.metadata.access.tokens import LEEWAY_S, NotTaken, Verifier
 from txn_source.model.errors import InvalidArgumentError
@@ -115,7 +116,7 @@ def test_changed_token_is_refused(part: int, signer: Signer, verifier: Verifier)
         assert reason(verifier, ".".join(spoilt)) in ("signature", "malformed", "unknown_key", "algorithm")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "expected"),
     [
         ({"exp": None}, "claim_exp"),
@@ -155,7 +156,6 @@ def test_changed_token_is_refused(part: int, signer: Signer, verifier: Verifier)
         ({"txnlog": {"consume": ["bank/public/örders"]}}, "roles"),
         ({"txnlog": {"consume": ["bank/public/%6frders"]}}, "roles"),
     ],
-    ids=str,
 )
 def test_claims_of_other_forms_are_refused(
     change: dict[str, Any], expected: str, signer: Signer, verifier: Verifier
@@ -171,10 +171,9 @@ def test_missing_roles_are_none(signer: Signer, verifier: Verifier) -> None:
     assert verifier.verify(signer.sign(claims)).roles.of(*Role) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     "token",
     ["", ".", "..", "a.b.c", "a.b.c.d.e", "é.é.é", "\0", "Bearer", "x" * 7999, f"{'[' * 3000}.{'[' * 3000}.x"],
-    ids=lambda token: repr(token[:12]),
 )
 def test_what_is_no_token_is_refused(token: str, verifier: Verifier) -> None:
     """Send what no signer made: the answer is the same, whatever it is."""
@@ -281,7 +280,7 @@ def test_jwks_is_taken(signer: Signer, tmp_path: Path) -> None:
     assert reason(verifier, signer.token()) == "unknown_key"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("content", "said"),
     [
         (lambda s: b"", "has no key"),

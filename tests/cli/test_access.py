@@ -210,6 +210,7 @@ def test_options_that_do_not_go_together(root: Path, bare: Any, tmp_path: Path) 
     assert not root.exists()
 
 
+@pytest.mark.long
 def test_refusals_are_one_line(tmp_path: Path, root: Path, spawn: Any, bare: Any) -> None:
     """Use commands without a token, with one that may not, and with limits; the audit goes to the service's log."""
     signer = Signer(tmp_path)

@@ -182,6 +182,7 @@ def test_full_disk_under_the_output_is_one_line(spawn: Any, log: txn_source.Log,
     assert (process.returncode, errors) == (1, b"The output can't be written: No space left on device.\n")
 
 
+@pytest.mark.long
 def test_pipeline_copies_a_topic(spawn: Any, log: txn_source.Log, root: Path) -> None:
     """Two processes joined by a pipe: consume one topic, produce another, and compare."""
     log.create_topic("orders")

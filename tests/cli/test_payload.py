@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.selection import for_each
 from txn_source.cli.output import to_json
 from txn_source.cli.payload import parse_message, rows_of
 from txn_source.model.errors import SchemaMismatchError
@@ -61,7 +62,7 @@ def test_other_spellings_are_taken_exactly(kind: pa.DataType, text: str, expecte
     assert pa.array([parsed], kind).to_pylist() == [expected]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "text"),
     [
         (pa.int64(), "1.5"),

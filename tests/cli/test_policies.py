@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import txn_source
+from tests.selection import for_each
 from txn_source.cli.policies import POLICY_TEXTS
 from txn_source.model.policies import POLICIES
 
@@ -120,7 +121,7 @@ def test_create_takes_policies(txnlog: Any, log: txn_source.Log) -> None:
     assert {policy.source for policy in log.policies("orders").values()} == {"topic"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "error"),
     [
         (("--offload-after-age", "soon"), "--offload-after-age: 'soon' is not a duration."),
@@ -150,7 +151,7 @@ def test_value_that_cannot_be_used_changes_nothing(
     assert {policy.source for policy in orders.policies("orders").values()} == {"default"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "error"),
     [
         ((), "No policy is given."),
@@ -168,7 +169,7 @@ def test_change_that_makes_no_sense_is_wrong_usage(
     assert error in " ".join(result.stderr.replace("│", " ").split())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("command", "code"),
     [
         (("namespaces", "set-policies", "acme/eu", "--retention-age", "1d"), "NAMESPACE_NOT_FOUND"),

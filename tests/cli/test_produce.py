@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import txn_source
+from tests.log.reading import eventually
 from tests.selection import mostly_long
 from txn_source.client.writing.linger import Linger
 
@@ -161,8 +162,7 @@ def test_interrupt_aborts_the_transaction_at_hand(
     process = spawn("produce", "orders", "--root", root, "--txn-size", "2")
     process.stdin.write(b"a\nb\nc\n")
     process.stdin.flush()
-    while values(log, "read_uncommitted") != [b"a", b"b", b"c"]:
-        assert process.poll() is None
+    eventually(lambda: values(log, "read_uncommitted") == [b"a", b"b", b"c"])
     process.send_signal(by)
     _, errors = process.communicate()
     assert process.returncode == 128 + by

@@ -104,6 +104,7 @@ def test_json_tells_what_a_consumer_knows(txnlog: Any, orders: txn_source.Log) -
     assert (second["message_id"], second["value"]) == (f"{start}:1", "b")
 
 
+@pytest.mark.long
 def test_follow_prints_and_acknowledges_what_arrives(spawn: Any, orders: txn_source.Log, root: Path) -> None:
     """Read the pipe of a process while messages arrive; acknowledged is all soon after. Then interrupt it."""
     process = spawn("consume", "orders", "--subscription", "booking", "--follow", "--root", root)

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.selection import for_each
 from txn_source.cli.schema_text import parse_schema
 from txn_source.model.errors import InvalidArgumentError
 
@@ -74,7 +75,7 @@ def test_schema_is_taken_from_a_file(tmp_path: Path) -> None:
         assert parse_schema(str(tmp_path / name)).remove_metadata() == schema
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "why"),
     [
         ("", "a column's name is missing before the end"),

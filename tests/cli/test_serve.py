@@ -121,6 +121,7 @@ def closed_ledger(log: txn_source.Log, **policies: Any) -> None:
     log.roll_ledger("orders")
 
 
+@pytest.mark.long
 def test_server_carries_out_the_policies_of_its_configuration(
     spawn: Any, bare: Any, log: txn_source.Log, root: Path, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import txn_source
 from tests.log.sites import Site
+from tests.selection import for_each
 
 
 def send(log: txn_source.Log, *values: str, **options: Any) -> None:
@@ -238,7 +239,7 @@ def test_delete_asks_and_spares_one_in_use(txnlog: Any, orders: txn_source.Log) 
     assert orders.subscriptions("orders") == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "status", "error"),
     [
         (("stats", "orders", "x"), 1, "[TXNLOG_SUBSCRIPTION_NOT_FOUND] "),
@@ -263,7 +264,6 @@ def test_delete_asks_and_spares_one_in_use(txnlog: Any, orders: txn_source.Log) 
         (("seek", "orders", "booking", "--to", "9:9:9"), 2, "[TXNLOG_INVALID_ARGUMENT] No partition of topic 'orders'"),
         (("set-isolation-level", "orders", "booking", "x"), 2, "[TXNLOG_INVALID_ARGUMENT] 'x' is not an isolation"),
     ],
-    ids=str,
 )
 def test_what_is_wrong_is_said(
     arguments: tuple[str, ...], status: int, error: str, txnlog: Any, orders: txn_source.Log

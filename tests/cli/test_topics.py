@@ -159,6 +159,7 @@ def test_delete_without_a_terminal_needs_yes(txnlog: Any, log: txn_source.Log) -
     assert txnlog("topics", "delete", "orders", "--yes").stderr.startswith("[TXNLOG_TOPIC_NOT_FOUND]")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("answer", "status", "left"), [("y", 0, []), pytest.param("n", 1, ["orders"], marks=pytest.mark.long)]
 )

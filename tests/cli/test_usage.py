@@ -245,6 +245,7 @@ def test_error_of_another_kind_is_one_line_too(bare: Any, tmp_path: Path, root: 
     assert line.startswith("[TXNLOG_")
 
 
+@pytest.mark.long
 def test_standard_streams_may_be_closed(log: txn_source.Log, root: Path) -> None:
     """Close standard input and standard error, as who starts a service may: a command does what it does otherwise."""
     log.create_topic("orders")

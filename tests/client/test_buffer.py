@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from tests.selection import examples
+from tests.selection import examples, for_each
 from txn_source.client.writing.batch_buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, Buffer, as_micros
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, TxnLogError
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA
@@ -327,7 +327,7 @@ BAD_RAW: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("message", "text"), BAD_RAW.values(), ids=BAD_RAW)
+@for_each(("message", "text"), BAD_RAW.values())
 def test_raw_message_that_does_not_fit_is_not_taken(message: dict[str, Any], text: str) -> None:
     """Add a bad message between good ones: it is refused at once, and the good ones are stored as if it hadn't been."""
     buffer = raw_buffer()
@@ -399,7 +399,7 @@ def test_value_inside_a_value_is_not_bent_to_fit(row: dict[str, Any]) -> None:
     assert list(buffer.entries()) == []
 
 
-@pytest.mark.parametrize(("row", "text"), BAD_ROWS.values(), ids=BAD_ROWS)
+@for_each(("row", "text"), BAD_ROWS.values())
 def test_row_that_does_not_fit_is_not_taken(row: Any, text: str) -> None:
     """Add a bad row between good ones: it is refused at once, and the good ones are stored as if it hadn't been."""
     buffer = Buffer(TYPED, 0)

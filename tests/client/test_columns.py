@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
+from tests.selection import for_each
 from txn_source.client.reading.columns import METADATA_COLUMNS, metadata_columns, read_schema, select_columns
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError
 from txn_source.storage.schema import RAW_SCHEMA
@@ -64,7 +65,7 @@ def test_choice_of_metadata_columns(choice: str | list[str], one_topic: list[str
     assert metadata_columns(choice, several_topics=True) == several_topics
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("choice", "wrong"),
     [
         ("", ""),
@@ -107,7 +108,7 @@ def test_columns_are_selected_in_the_order_asked_for(names: Sequence[str]) -> No
     assert list(select_columns(PAYLOAD, names)) == [fields[name] for name in names]
 
 
-@pytest.mark.parametrize("name", ["", "values", "Value", "topic"])
+@for_each("name", ["", "values", "Value", "topic"])
 def test_column_that_is_not_there_is_refused(name: str) -> None:
     """Select a column that isn't there: the error names it and lists both kinds."""
     with pytest.raises(SchemaMismatchError) as caught:

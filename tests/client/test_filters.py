@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.selection import for_each
 from txn_source import InvalidArgumentError
 from txn_source.reading.filters import Bounds, Coded, Column, Filters, ordered
 
@@ -127,7 +128,7 @@ def test_many_units_are_judged_at_once() -> None:
     assert Filters.parse("[]").keep(columns.get) is True
 
 
-@pytest.mark.parametrize(
+@for_each(
     "said",
     [
         "x", "{}", "[1]", '[{"op": "like"}]', '[{"op": "="}]', '[{"op": "=", "column": "x"}]',

@@ -79,6 +79,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.long
 def test_what_a_killed_program_left_is_removed_by_the_next() -> None:
     """Kill a program with such a log, after its forked child has ended: the next log deletes the folder."""
     command = [sys.executable, "-W", "ignore", "-c", KILLED]

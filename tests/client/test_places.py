@@ -10,6 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from tests.selection import for_each
 from txn_source.client.places import Sought, SubscriptionPlace, parse_side, side_at
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.moments import moment_us
@@ -109,7 +110,7 @@ BAD: dict[str, tuple[Any, str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("value", "fact", "remedy"), BAD.values(), ids=BAD)
+@for_each(("value", "fact", "remedy"), BAD.values())
 def test_value_that_means_no_offsets_is_refused(value: Any, fact: str, remedy: str) -> None:
     """Parse malformed offsets: the error names what is wrong in them and shows how to write them."""
     with pytest.raises(InvalidArgumentError) as caught:
@@ -202,7 +203,7 @@ NO_PLACES: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("value", "fact"), NO_PLACES.values(), ids=NO_PLACES)
+@for_each(("value", "fact"), NO_PLACES.values())
 def test_value_that_means_no_place_is_refused(value: Any, fact: str) -> None:
     """Parse what is no place of a subscription: the error names what is wrong, and how to write one."""
     with pytest.raises(InvalidArgumentError) as caught:
@@ -246,7 +247,7 @@ def test_time_without_a_zone_is_refused(text: str) -> None:
         side_at(text, LATEST)
 
 
-@pytest.mark.parametrize("text", ["-1", "1", "100", "2026", "20260131", "1750000000"])
+@for_each("text", ["-1", "1", "100", "2026", "20260131", "1750000000"])
 def test_number_that_was_meant_otherwise_is_no_time(text: str) -> None:
     """Parse places of other tools, years and seconds: refused, with the ways to write them."""
     with pytest.raises(InvalidArgumentError, match=r"three zeros more.*2026-01-31T12:00:00Z.*earliest or 12:40"):
@@ -276,7 +277,7 @@ BAD_TIMES = [
 ]
 
 
-@pytest.mark.parametrize("text", BAD_TIMES, ids=lambda text: text[:20] or "empty")
+@for_each("text", BAD_TIMES)
 def test_text_that_means_no_time_is_refused(text: str) -> None:
     """Parse malformed times: the error shows the text and both forms."""
     with pytest.raises(InvalidArgumentError) as caught:
@@ -293,7 +294,7 @@ def test_time_is_exact_to_the_microsecond(when: datetime) -> None:
     assert side_at(when.isoformat(), EARLIEST).time_us == exact
 
 
-@pytest.mark.parametrize("value", [Position(1, 2), 5, "latest", {}], ids=str)
+@for_each("value", [Position(1, 2), 5, "latest", {}])
 def test_value_that_is_no_moment_is_refused(value: Any) -> None:
     """Ask for the log as it was at what is no time, but may be a place."""
     with pytest.raises(InvalidArgumentError, match="is not a time"):

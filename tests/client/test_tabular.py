@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from tests.selection import for_each
 from txn_source import InvalidArgumentError, Log, SchemaMismatchError
 
 SCHEMA = "id bigint not null, name string, raw binary"
@@ -50,7 +51,7 @@ def test_tables_of_any_kind_are_sent(typed: Log, batch: Any) -> None:
     assert typed.scan("orders", columns=["id", "name", "raw"]).read_all().to_pydict() == ROWS
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("batch", "said"),
     [
         ([{"id": 1}], "The batch is a list. Send a pyarrow.RecordBatch or Table, or a DataFrame of pandas or Polars."),
@@ -58,7 +59,6 @@ def test_tables_of_any_kind_are_sent(typed: Log, batch: Any) -> None:
         (pd.DataFrame({"id": [1.5], "name": ["a"], "raw": [b""]}), "Column 'id' doesn't fit: expected int64"),
         (pl.DataFrame({"id": [1]}), "The batch has no column 'name'"),
     ],
-    ids=["list", "mixed", "float", "missing"],
 )
 def test_what_does_not_fit_is_refused_whole(typed: Log, batch: Any, said: str) -> None:
     with typed.producer("orders") as producer, pytest.raises(SchemaMismatchError) as caught:

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from tests.selection import for_each
 from txn_source.client.writing import batch_buffer as buffer_module
 from txn_source.client.writing.batch_buffer import Buffer
 from txn_source.model.errors import SchemaMismatchError, TxnLogError
@@ -88,7 +89,7 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize(("value", "type_"), BENT, ids=lambda x: type(x).__name__ if isinstance(x, Hostile) else str(x))
+@for_each(("value", "type_"), BENT)
 def test_value_that_would_change_is_refused(value: Any, type_: pa.DataType) -> None:
     """Send a value that Arrow would cut, round away, overflow or take for another, alone and at every place inside."""
     with pytest.raises(SchemaMismatchError, match="Column 'c' doesn't fit: expected"):
@@ -137,7 +138,7 @@ def test_value_that_fits_is_stored_as_it_is(value: Any, type_: pa.DataType, expe
 REQUIRED = pa.field("a", pa.int64(), nullable=False)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "type_"),
     [
         ({"a": None}, pa.struct([REQUIRED])),
@@ -148,7 +149,6 @@ REQUIRED = pa.field("a", pa.int64(), nullable=False)
         ({None: 1}, pa.map_(pa.string(), pa.int64())),
         ([("a", 1), ("a", 2)], pa.struct([("a", pa.int64())])),
     ],
-    ids=str,
 )
 def test_null_or_doubled_part_is_refused(value: Any, type_: pa.DataType) -> None:
     """Send a null where a part has none, and a part twice; a null of the whole fits."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.console.asked import Asked
+from tests.selection import for_each
 from txn_source import Log, TransactionEndedError
 
 
@@ -138,7 +139,7 @@ def test_a_seek_with_consumers_warns_and_moves_them(asked: Asked) -> None:
         assert consumer.receive(timeout=30).value == b"first"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "to",
     [
         None,
@@ -154,7 +155,6 @@ def test_a_seek_with_consumers_warns_and_moves_them(asked: Asked) -> None:
         {"positions": {"0": [1]}},
         {"at": "earliest", "time_ms": 0},
     ],
-    ids=str,
 )
 def test_places_that_can_not_be_are_refused(shared: Asked, to: Any) -> None:
     """Seek to what is no place."""

@@ -15,6 +15,7 @@ import pytest
 
 from tests.access.authority import Authority, Signer
 from tests.cli.conftest import Run, Spawn
+from tests.selection import for_each
 from txn_source import connect
 
 
@@ -77,7 +78,7 @@ def test_a_service_shows_its_log(spawn: Spawn, tmp_path: Path) -> None:
     assert b"stopped serving" in process.stderr.read()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("words", "told"),
     [
         (("--endpoint", "localhost:1", "console"), "--console-port"),

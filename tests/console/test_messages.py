@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.console.asked import Asked
-from tests.selection import mostly_long
+from tests.selection import for_each, mostly_long
 from txn_source import Log
 from txn_source.client.reading import batch_assembly
 from txn_source.console import browsing
@@ -280,9 +280,7 @@ def test_what_is_trimmed_or_deleted_meanwhile(asked: Asked) -> None:
     assert asked.get("messages", topic="t", cursor=first["next"]).rows == []
 
 
-@pytest.mark.parametrize(
-    "cursor", ["x", "e30=", "W10=", "bnVsbA==", "W3RydWUse30sMCwwLDBd", "W3RydWUseyJhIjoiMSJ9LDAsMF0="]
-)
+@for_each("cursor", ["x", "e30=", "W10=", "bnVsbA==", "W3RydWUse30sMCwwLDBd", "W3RydWUseyJhIjoiMSJ9LDAsMF0="])
 def test_foreign_cursors_are_refused(filled: Asked, cursor: str) -> None:
     """Send what is no cursor."""
     answer = filled.get("messages", topic="t", cursor=cursor)

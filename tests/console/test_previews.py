@@ -29,9 +29,9 @@ def asked(tmp_path: Path) -> Iterator[Asked]:
 
 
 def test_pages_are_the_same_as_in_the_service(asked: Asked, tmp_path: Path) -> None:
-    """Read all messages of a topic, hot and tiered, in both directions, whole and by their key."""
+    """Read all messages of a topic, hot and tiered, whole and by their key."""
     fill(asked.log)
-    queries: list[dict[str, Any]] = [{"from_": "earliest"}, {"key": "k7"}, {"from_": "latest"}]
+    queries: list[dict[str, Any]] = [{"from_": "earliest"}, {"key": "k7"}]
     with Asked(tmp_path / "log") as here:
         for query in queries:
             rows = all_pages(asked, topic="t", limit=80, **query)
@@ -74,6 +74,7 @@ def test_process_that_is_under_another_s_control_costs_its_page(
         assert (answer.status, answer.code) == (429, "LIMIT_EXCEEDED")
 
 
+@pytest.mark.long
 def test_process_that_was_started_ahead_may_die(asked: Asked) -> None:
     """Kill it between two pages: the next page is read by a new one."""
     asked.log.create_topic("t")

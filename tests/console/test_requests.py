@@ -13,6 +13,7 @@ import pytest
 
 from tests.console.asked import CHANGING, Asked
 from tests.console.demo import fill
+from tests.selection import for_each
 from txn_source.console import app, static_files
 from txn_source.console.app import CHANGES, HEADERS, LOOKS
 from txn_source.http import listener
@@ -198,7 +199,7 @@ def test_no_file_names_another_host() -> None:
         assert set(found) <= {"http://www.w3.org/2000/svg"}, path
 
 
-@pytest.mark.parametrize(
+@for_each(
     "query",
     [
         "limit=0",
@@ -219,7 +220,7 @@ def test_lists_refuse_what_can_not_be(shared: Asked, query: str) -> None:
     assert (answer.status, answer.code) == (400, "INVALID_ARGUMENT")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body", [b"", b"[]", b"nothing", b"{}", b'{"txn": 1}', b'{"txn": "x"}', b'{"txn": "(0,0)", "a": 1}', b"[" * 100_000]
 )
 def test_bodies_refuse_what_can_not_be(shared: Asked, body: bytes) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.selection import for_each
 from txn_source.foreign.kafka.compression import NAMES, CompressionError, decompress
 from txn_source.foreign.pulsar import compression
 from txn_source.foreign.pulsar.avro_types import AvroType
@@ -35,7 +36,7 @@ def test_kafka_batch_of_any_size_is_refused() -> None:
     assert pa.total_allocated_bytes() - before < MIB
 
 
-@pytest.mark.parametrize("codec", [compression.LZ4, compression.ZLIB, compression.ZSTD, compression.SNAPPY])
+@for_each("codec", [compression.LZ4, compression.ZLIB, compression.ZSTD, compression.SNAPPY])
 def test_pulsar_payload_that_says_an_impossible_size_is_refused(codec: int) -> None:
     with pytest.raises(CodecError, match="it says that its 10 bytes have 2000000000, uncompressed"):
         decompressed(codec, memoryview(bytes(10)), 2_000_000_000)

@@ -82,6 +82,7 @@ def test_a_dead_object_store_is_told_and_comes_back(tmp_path: Path, store: Proxy
         eventually(lambda: failed(watched) == {})
 
 
+@pytest.mark.long
 def test_a_silent_object_store_is_told_in_time(tmp_path: Path, store: Proxy) -> None:
     """Have the store take requests and answer none: each check gives up by itself, and one that hangs is enough."""
     root = f"s3://{shared_bucket().name}/{uuid.uuid4().hex}?endpoint_override=http://{store.endpoint}"

@@ -31,6 +31,7 @@ def test_names_are_told_as_they_are(tmp_path: Path) -> None:
     assert {labels["topic"] for labels, _ in found} == {"persistent://tenant/space/orders"}
 
 
+@pytest.mark.long
 def test_scrapes_beside_topics_that_come_and_go(tmp_path: Path) -> None:
     """Make, write to and delete topics while figures are looked for: each look is of one moment, and no total falls."""
     with Watched(tmp_path / "log") as watched:

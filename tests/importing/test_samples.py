@@ -10,6 +10,7 @@ import txn_source
 from tests.foreign.kafka import samples
 from tests.foreign.pulsar import sample_cases
 from tests.importing.imported_topics import Row, source_rows, target_rows
+from tests.selection import mostly_long
 from txn_source import IsolationLevel
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.importing import import_topics
@@ -17,7 +18,7 @@ from txn_source.importing.kafka_source import event_times, properties_of
 from txn_source.model.position import PositionRange
 
 
-@pytest.mark.parametrize("case", ["txn", "compact", "tiered"])
+@pytest.mark.parametrize("case", mostly_long(["txn", "compact", "tiered"], "txn"))
 def test_kafka_s_topics_show_the_same(case: str, tmp_path: Path) -> None:
     """Import all topics of a case together, and compare each partition with the reader of the source."""
     source = samples.log_of(samples.unpack(case, tmp_path))
@@ -44,7 +45,7 @@ def test_kafka_s_topics_show_the_same(case: str, tmp_path: Path) -> None:
                 assert target_rows(log, part.topic, part.partition, level) == expected, (part, level)
 
 
-@pytest.mark.parametrize("case", ["chunked", "entry-metadata", "txn-mix", "txn-open"])
+@pytest.mark.parametrize("case", mostly_long(["chunked", "entry-metadata", "txn-mix", "txn-open"], "txn-mix"))
 def test_pulsar_s_topics_show_the_same(case: str, tmp_path: Path) -> None:
     """Import each topic of a case, and compare it with the reader of the source."""
     source = sample_cases.unpack(case, tmp_path).log()

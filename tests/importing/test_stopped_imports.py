@@ -98,6 +98,7 @@ def test_shared_transactions_stay_whole(tmp_path: Path, monkeypatch: pytest.Monk
         assert len(set.union(*ids.values())) == len(ids)
 
 
+@pytest.mark.long
 def test_killed_import_goes_on(tmp_path: Path) -> None:
     """Kill a process with SIGKILL behind its third batch, and run the import again."""
     source, root = tmp_path / "kafka", tmp_path / "log"

@@ -80,10 +80,11 @@ def told_by(part: str, caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def eventually(holds: Callable[[], bool], within_s: float = 30.0) -> None:
     """Return as soon as the condition holds; fail if it doesn't within the deadline."""
-    deadline = time.monotonic() + within_s
+    deadline, pause = time.monotonic() + within_s, 0.005
     while not holds():
         assert time.monotonic() < deadline, f"it didn't come true within {within_s:g} s"
-        threading.Event().wait(0.005)
+        threading.Event().wait(pause)
+        pause = min(0.05, 1.5 * pause)
 
 
 def registered(log: Log) -> list[str]:

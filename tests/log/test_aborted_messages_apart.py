@@ -21,7 +21,7 @@ from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED
 from tests.log.sites import ManualClock, Site
 from tests.log.test_offload import purge
 from tests.log.tiers import closed_ledgers, everything, objects, second_files
-from tests.selection import examples
+from tests.selection import examples, mostly_long
 from txn_source import Log, OnlyCopyError, SegmentUnreadableError, StorageWriteError, connect
 from txn_source.client.tiering import offload
 from txn_source.storage import tiered
@@ -151,7 +151,12 @@ def test_objects_of_format_1_are_read(embedded_site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [tiers.remove, tiers.cut_in_half, tiers.overwrite, tiers.flip_in_footer, tiers.replace_by_sibling]
+    "damage",
+    mostly_long(
+        [tiers.remove, tiers.cut_in_half, tiers.overwrite, tiers.flip_in_footer, tiers.replace_by_sibling],
+        tiers.remove,
+        tiers.replace_by_sibling,
+    ),
 )
 def test_damaged_second_file_matters_to_read_uncommitted_alone(log: Log, damage: tiers.Damage) -> None:
     """Damage the second file of a ledger: read_committed notices nothing, read_uncommitted takes the hot copy, and says

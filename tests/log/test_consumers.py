@@ -9,6 +9,7 @@ from tests.log.holding import holding, settle
 from tests.log.meddling import meddling
 from tests.log.reading import eventually, send_each
 from tests.log.sites import ManualClock, Site
+from tests.selection import for_each
 from txn_source import (
     Consumer,
     ConsumerOptions,
@@ -310,7 +311,7 @@ def test_shared_subscription_has_no_cumulative_acknowledgement(log: Log) -> None
         consumer.acknowledge_cumulative(receive(consumer))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "bad",
     [
         {"queue_size": 0},
@@ -333,7 +334,8 @@ def test_shared_subscription_has_no_cumulative_acknowledgement(log: Log) -> None
 def test_options_that_cannot_be_are_refused(embedded_site: Site, bad: dict[str, object]) -> None:
     """Give nonsense: nothing is subscribed."""
     log = embedded_site.connect()
-    numbered(log)
+    if not log.topics():
+        numbered(log)
     with pytest.raises(InvalidArgumentError):
         log.subscribe("t", **({"name": "s"} | bad))  # type: ignore[arg-type]
     assert log.subscriptions("t") == []

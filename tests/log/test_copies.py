@@ -368,6 +368,7 @@ def test_jobs_wait_for_no_copies(log: Log, roots: Roots) -> None:
     assert [len(roots.segments(name)) for name in ("main", "b", "c")] == [0, 0, 0]
 
 
+@pytest.mark.long
 def test_nothing_is_kept_in_memory_of_what_has_gone(log: Log, roots: Roots) -> None:
     """Write what lacks copies in a transaction and abort it, and write more: the producer holds no bytes of either."""
     producer = log.producer("t", batching=BY_HAND)

@@ -215,7 +215,7 @@ class CopiesMachine(RuleBasedStateMachine):
         assert listed == {self.txns[self.entries[at].txn or 0].id for at in unstable}
 
 
-QUICK = {"max_examples": 4, "stateful_step_count": 20}
+QUICK = {"max_examples": 2, "stateful_step_count": 20}
 LONG = {"max_examples": 400, "stateful_step_count": 60}
 
 

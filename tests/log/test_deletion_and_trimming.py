@@ -17,6 +17,7 @@ from tests.log.planning import planned, read
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, told_by, values
 from tests.log.sites import ManualClock, Site
 from tests.log.tiers import closed_ledgers, objects, segments, tiers_of
+from tests.selection import mostly_long
 from txn_source import (
     DataLossError,
     InvalidArgumentError,
@@ -108,7 +109,9 @@ def test_service_itself_deletes_no_last_copy(log: Log) -> None:
     assert tiers_of(log, "orders") == [COLD] * 2 + [HOT] * (len(ids) - 2)
 
 
-@pytest.mark.parametrize("damage", [tiers.remove, tiers.cut_last_byte, tiers.overwrite, tiers.flip_in_middle])
+@pytest.mark.parametrize(
+    "damage", mostly_long([tiers.remove, tiers.cut_last_byte, tiers.overwrite, tiers.flip_in_middle], tiers.overwrite)
+)
 @pytest.mark.files
 def test_hot_copy_stays_if_the_object_cannot_be_read(
     clocked_log: Log, clock: ManualClock, damage: tiers.Damage

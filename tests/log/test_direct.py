@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.log import tiers
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED
 from tests.log.tiers import everything, objects, second_files, write_ledgers
-from tests.selection import examples
+from tests.selection import examples, mostly_long
 from txn_source import IsolationLevel, Log, OnlyCopyError, Position, SegmentUnreadableError, connect
 from txn_source.client.places import parse_side
 from txn_source.client.reading import direct
@@ -236,7 +236,9 @@ def test_objects_in_two_files_and_older_ones_are_left(offloaded: Log, monkeypatc
     assert kinds(offloaded) == {"objects of an older release": 3, "entries": 1}
 
 
-@pytest.mark.parametrize("damage", [tiers.remove, tiers.cut_last_byte, tiers.flip_in_footer, tiers.overwrite])
+@pytest.mark.parametrize(
+    "damage", mostly_long([tiers.remove, tiers.cut_last_byte, tiers.flip_in_footer, tiers.overwrite], tiers.overwrite)
+)
 def test_unsound_object_is_left(offloaded: Log, damage: tiers.Damage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Damage an object whose footer is remembered, and one whose footer isn't."""
     assert kinds(offloaded)["objects"] == 3

@@ -43,6 +43,7 @@ def _segments_open(log: Log) -> int:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.files
 def test_dropped_producers_take_their_threads_and_files_with_them(log: Log) -> None:
     """Drop 20 producers, half of them with messages that their threads are still to write."""

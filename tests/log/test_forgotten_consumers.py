@@ -90,6 +90,7 @@ def test_forgotten_consumer_sends_what_it_acknowledged(site: Site) -> None:
         transaction.acknowledge(messages[0])
 
 
+@pytest.mark.long
 def test_iterating_over_a_consumer_keeps_it(site: Site) -> None:
     """Iterate over a consumer that has no other name, with a garbage collection at the first messages."""
     log = site.connect()

@@ -11,6 +11,7 @@ import pytest
 
 from tests.log.reading import UNCOMMITTED, values
 from tests.log.sites import Site
+from tests.selection import mostly_long
 
 FORKING = """
 import json, os, sys, threading
@@ -97,7 +98,7 @@ def forked(site: Site, how: str) -> dict[str, str]:
     return answers
 
 
-@pytest.mark.parametrize("how", ["writing", "consuming"])
+@pytest.mark.parametrize("how", mostly_long(["writing", "consuming"], "writing"))
 @pytest.mark.also("remote")
 def test_child_is_refused_at_once_what_its_parent_opened(site: Site, how: str) -> None:
     """Fork during a transaction, and while a consumer waits: the child changes nothing, and the parent continues."""

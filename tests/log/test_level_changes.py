@@ -8,6 +8,7 @@ import pytest
 
 from tests.log.consuming import receive, subscribe, take
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each
+from tests.selection import mostly_long
 from txn_source import InvalidArgumentError, Log, Transaction
 
 
@@ -45,7 +46,7 @@ T_SEEN, T_NOT = {b"a", b"t1"}, {b"a"}
 ALL = {b"a", b"t1", b"b", b"t2", b"c"}
 
 
-@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("partitions", mostly_long([1, 2], 2))
 @pytest.mark.parametrize(
     ("seen", "how", "taken"),
     [
@@ -86,7 +87,7 @@ def test_to_read_committed(log: Log, seen: set[bytes], how: str, taken: bool, pa
         assert set(take(consumer, len(left))) == left
 
 
-@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("partitions", mostly_long([1, 2], 2))
 @pytest.mark.parametrize(
     ("seen", "how", "taken"),
     [

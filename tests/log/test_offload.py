@@ -109,6 +109,7 @@ def test_rows_and_bounds_stay_the_same_through_every_step(clocked_site: Site, cl
         assert everything(log, "orders", level).slice(0, expected[level].num_rows).equals(expected[level])
 
 
+@pytest.mark.long
 def test_reads_begin_and_end_anywhere_in_purged_ledgers(purged: tuple[Log, dict[str, pa.Table]]) -> None:
     """Read between positions of all kinds: of messages, of markers, before and behind the last entry of a ledger."""
     log, expected = purged

@@ -290,7 +290,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     ("kind", "held", "acts"),
     [
         pytest.param("scan", False, ["trim the first ledgers", "delete and make anew"], marks=pytest.mark.long),
-        ("stream", True, ["trim all"]),
+        pytest.param("stream", True, ["trim all"], marks=pytest.mark.long),
         ("replay", False, ["trim the first ledgers"]),
     ],
 )

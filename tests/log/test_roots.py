@@ -10,13 +10,14 @@ import pytest
 import txn_source
 from tests.log.reading import BY_HAND, send_each, values
 from tests.log.roots import Roots, log, roots
+from tests.selection import for_each
 from txn_source import Log
 from txn_source.model.errors import InvalidArgumentError, UnavailableError
 
 __all__ = ["log", "roots"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("policies", "why"),
     [
         ({"hot_copies": "main,d"}, "names the root 'd', and the log has none"),

@@ -141,6 +141,7 @@ def test_wrong_topics_are_refused(log: Log, topics: Any) -> None:
         log.scan(topics)
 
 
+@pytest.mark.long
 def test_many_small_entries_come_in_few_batches(log: Log) -> None:
     """Write 3,000 entries of one message each and 70,000 messages in large ones; count the batches."""
     log.create_topic("orders")

@@ -160,7 +160,7 @@ def test_what_filters_leave_out_is_what_they_are_not_true_for(tmp_path: Path, cl
                 log.delete_hot("orders")
             for level in (COMMITTED, UNCOMMITTED):
                 whole = _keyed(read(log, level, []))
-                for _ in range(6 if seed == 1 else 60):
+                for _ in range(3 if seed == 1 else 60):
                     filters = [random_filter(source, KINDS) for _ in range(source.randint(1, 2))]
                     options = {"min_partitions": source.choice([None, 5])}
                     found = _keyed(read(log, level, filters, **options))

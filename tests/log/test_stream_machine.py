@@ -261,7 +261,7 @@ class StreamMachine(RuleBasedStateMachine):
 
 def test_every_batch_holds_whole_transfers() -> None:
     """Run the machine over the embedded log."""
-    run("embedded", 8, 30, StreamMachine)
+    run("embedded", 4, 30, StreamMachine)
 
 
 @pytest.mark.long

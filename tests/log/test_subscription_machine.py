@@ -423,7 +423,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
 def test_embedded_subscriptions_behave_as_the_model() -> None:
     """Run the machine over the embedded log."""
-    run("embedded", 4, 25, SubscriptionMachine)
+    run("embedded", 3, 25, SubscriptionMachine)
 
 
 @pytest.mark.long

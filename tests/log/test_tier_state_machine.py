@@ -394,7 +394,7 @@ def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tiers_behave_as_the_model() -> None:
     """Run the machine over the embedded log."""
-    test_state_machine.run("embedded", 2, 30, TierMachine)
+    test_state_machine.run("embedded", 1, 30, TierMachine)
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ import pytest
 
 from tests.log.reading import values
 from tests.log.sites import Site
+from tests.selection import for_each
 from txn_source import InvalidArgumentError, Log, SchemaMismatchError, TopicExistsError, TopicNotFoundError
 
 pytestmark = pytest.mark.also("objects", "copies")
@@ -66,7 +67,7 @@ def test_deleted_topic_is_gone_for_every_call(log: Log) -> None:
     assert values(log, "other") == [b"x"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("wrong", "said"),
     [
         *(
@@ -81,7 +82,6 @@ def test_deleted_topic_is_gone_for_every_call(log: Log) -> None:
         ({"schema": pa.schema([("a", pa.uint8())])}, "uint8"),
         ({"schema": "a nonsense"}, "schema"),
     ],
-    ids=lambda value: ascii(value)[:40],
 )
 def test_topic_that_can_not_be_is_refused(log: Log, wrong: dict[str, Any], said: str) -> None:
     """Create one with a name, a number of partitions, a policy or a schema that can't be; nothing is created."""

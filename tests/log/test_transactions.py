@@ -11,6 +11,7 @@ import pytest
 
 from tests.log.reading import BY_HAND, UNCOMMITTED, eventually, send_each, values
 from tests.log.sites import Site
+from tests.selection import for_each
 from txn_source import (
     InvalidArgumentError,
     Log,
@@ -177,7 +178,7 @@ def test_unknown_transaction_is_not_found(log: Log, unknown: str) -> None:
     assert values(log, "orders", UNCOMMITTED) == []
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 901, 1e12, "60", None])
+@for_each("timeout", [0, -1, float("nan"), float("inf"), 901, 1e12, "60", None])
 def test_bad_timeout_is_refused(log: Log, timeout: Any) -> None:
     """Begin with a timeout that can't be, or above the service's maximum; no transaction is there."""
     with pytest.raises(InvalidArgumentError, match="timeout"):

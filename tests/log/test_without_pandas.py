@@ -77,6 +77,7 @@ print(*(name for name in ("pandas",) if name in sys.modules))
 """
 
 
+@pytest.mark.long
 def test_planning_and_reading_load_no_pandas(site: Site) -> None:
     """Read ledgers of both tiers, with transactions of every end, in a new process as Spark's tasks do."""
     pytest.importorskip("pandas")

@@ -11,6 +11,7 @@ import traceback
 import pytest
 
 from tests.metadata.postgres import server
+from tests.selection import for_each
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.opening import open_database
 from txn_source.model.errors import InvalidArgumentError, TxnLogError, UnavailableError
@@ -52,7 +53,7 @@ def test_password_shows_nowhere(text: str, caplog: pytest.LogCaptureFixture) -> 
     assert "log" in str(url)
 
 
-@pytest.mark.parametrize("text", UNREADABLE)
+@for_each("text", UNREADABLE)
 def test_url_that_can_not_be_read_is_not_shown(text: str) -> None:
     """Give URLs with a slip: none of them is repeated in the error, nor in what Python would print of it."""
     with pytest.raises(InvalidArgumentError) as caught:

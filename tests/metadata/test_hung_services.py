@@ -102,6 +102,7 @@ def change(connection: Connection) -> None:
     connection.execute(text("UPDATE log_info SET decisions = decisions + 1"))
 
 
+@pytest.mark.long
 def test_stopped_service_loses_the_lock_and_repeats_its_write(tmp_path: Path) -> None:
     """Stop a service when it has registered messages and hasn't committed them: another one writes meanwhile, and
     those messages are registered once when the first one goes on."""

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from sqlalchemy import text
 
 from tests.metadata.postgres import GUARDED, server
+from tests.selection import for_each
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.opening import open_database
 from txn_source.model.errors import UnavailableError
@@ -155,7 +156,7 @@ def test_password_and_tls(account: str, certificate: tuple[Path, Path]) -> None:
         assert there.by_tls == 2
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("wrong", "fact", "remedy"),
     [
         ("authority", "shows a certificate that is not trusted here", "sslrootcert"),

@@ -157,6 +157,7 @@ def test_no_statement_reads_a_whole_table(statements: tuple[Statements, sqlite3.
     assert [line for statement, parameters in found.items() for line in scans(database, statement, parameters)] == []
 
 
+@pytest.mark.long
 def test_every_foreign_key_can_be_followed_backwards(statements: tuple[Statements, sqlite3.Connection]) -> None:
     """A row that goes takes others with it, and each table that refers to it has an index to find them by."""
     _, database = statements

@@ -11,6 +11,7 @@ import pytest
 from tests.log.reading import UNCOMMITTED, told_by, values
 from tests.log.sites import Site
 from tests.metadata.test_commit_batch import query, state, written
+from tests.selection import for_each
 from txn_source import BatchRepeatedError, InvalidArgumentError, Log, TopicNotFoundError
 from txn_source.model.spark_commit import CONTENT_MASK, AppVersion, Sink
 from txn_source.spark.content import content_of
@@ -221,14 +222,13 @@ def test_content_depends_on_values_and_not_on_order_or_division() -> None:
     assert content_of(pa.record_batch([*batch.columns[:2][::-1], *batch.columns[2:]], batch.schema.names)) != content
 
 
-@pytest.mark.parametrize(
+@for_each(
     "kind",
     [
         *(pa.int8(), pa.float64(), pa.bool_(), pa.string(), pa.large_string(), pa.binary(4), pa.decimal128(38, 2)),
         *(pa.timestamp("us", "UTC"), pa.null(), pa.list_(pa.string()), pa.list_(pa.int64(), 2)),
         *(pa.map_(pa.string(), pa.int64()), pa.struct([("a", pa.list_(pa.int64())), ("b", pa.string())])),
     ],
-    ids=str,
 )
 def test_content_of_nothing_is_none(kind: pa.DataType) -> None:
     """Hash no rows, and nulls only, whole and in parts, of each type."""

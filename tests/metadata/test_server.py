@@ -17,6 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.log.reading import eventually
 from tests.log.sites import Site, give_up_after, service_over
+from tests.selection import for_each
 from txn_source import InternalError, InvalidArgumentError, LogNotFoundError, UnavailableError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.delivery.consumer_hub import MAX_CONSUMERS
@@ -309,9 +310,7 @@ def test_server_over_an_empty_database_finds_no_log(tmp_path: Path) -> None:
     service.close()
 
 
-@pytest.mark.parametrize(
-    "endpoint", ["", "localhost", "localhost:", "localhost:x", "localhost:0", "localhost:70000", ":5"]
-)
+@for_each("endpoint", ["", "localhost", "localhost:", "localhost:x", "localhost:0", "localhost:70000", ":5"])
 def test_malformed_endpoint_is_refused(endpoint: str) -> None:
     """Connect to what is no ``host:port``."""
     with pytest.raises(InvalidArgumentError, match="host:port"):

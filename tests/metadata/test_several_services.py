@@ -11,6 +11,7 @@ import pytest
 
 from tests.log.reading import BY_HAND, UNCOMMITTED, values
 from tests.log.sites import Site
+from tests.selection import for_each
 from txn_source import InvalidArgumentError, Log, UnavailableError, connect
 from txn_source.metadata.stub import grpc_transport
 from txn_source.metadata.stub.grpc_transport import GrpcTransport
@@ -110,9 +111,7 @@ def test_service_of_another_log_at_the_same_address_is_not_taken_for_the_first(t
         assert values(log, "t") == [b"deposit"]
 
 
-@pytest.mark.parametrize(
-    "endpoint", ["a", "http://a:1", "a:1,b", "a:1,,b:2", "a:1, ", ",".join(f"a:{n}" for n in range(1, 19))]
-)
+@for_each("endpoint", ["a", "http://a:1", "a:1,b", "a:1,,b:2", "a:1, ", ",".join(f"a:{n}" for n in range(1, 19))])
 def test_bad_endpoints_are_refused(endpoint: str) -> None:
     """Give lists that can't be."""
     with pytest.raises(InvalidArgumentError, match="endpoint"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.selection import for_each
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import FetchIsolation, IsolationLevel
 
@@ -21,7 +22,7 @@ def test_case_and_separator_do_not_matter(level: IsolationLevel, spelling: objec
 BAD = ["", "committed", "read committed", "readcommitted", "serializable", "read_committed,read_uncommitted", None, 1]
 
 
-@pytest.mark.parametrize("value", BAD, ids=repr)
+@for_each("value", BAD)
 def test_anything_else_is_refused_with_the_two_levels(value: object) -> None:
     """Parse what is no level: the error shows the value and lists both levels."""
     with pytest.raises(InvalidArgumentError) as caught:

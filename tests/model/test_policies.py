@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.selection import for_each
 from txn_source.client.policies import GivenPolicies, TopicPolicies
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.ledger_limits import NAMES, LedgerLimits
@@ -76,14 +77,14 @@ def test_value_and_its_text_are_parsed(name: str, value: Any, parsed: Any) -> No
     assert parse_policy(name, str(found)) == parsed
 
 
-@pytest.mark.parametrize(("name", "value", "said"), BAD, ids=repr)
+@for_each(("name", "value", "said"), BAD)
 def test_other_value_is_refused_by_name(name: str, value: Any, said: str) -> None:
     """Parse what can't be: the error names the policy, the value and what may be."""
     with pytest.raises(InvalidArgumentError, match=rf"^\[TXNLOG_INVALID_ARGUMENT\] Policy '{name}': .*{said}"):
         parse_policy(name, value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "uri",
     [
         "s3://key:secret@bucket/folder",
@@ -228,7 +229,7 @@ def test_empty_and_minus_one_are_unset(value: str) -> None:
     assert parse_configuration(settings) == {}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "said"),
     [
         ("managedLedgerDataReadPriority=hot", "Line 3 .*managedLedgerDataReadPriority: 'hot' is not a read priority"),

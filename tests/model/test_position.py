@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from tests.selection import for_each
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import (
     MAX_ENTRY_ID,
@@ -82,7 +83,7 @@ def test_message_ids_are_ordered_inside_their_entry() -> None:
 BAD_POSITIONS = ["", "12", "12:", ":40", "12:40:3", "12-40", "a:b", "-1:0", "12:-2", "1.5:0", "١٢:٤٠", 12, None, (1, 2)]
 
 
-@pytest.mark.parametrize("value", BAD_POSITIONS, ids=repr)
+@for_each("value", BAD_POSITIONS)
 def test_text_that_is_no_position_is_refused(value: object) -> None:
     """Parse malformed positions: the error shows the value and how to write one."""
     with pytest.raises(InvalidArgumentError) as caught:
@@ -93,7 +94,7 @@ def test_text_that_is_no_position_is_refused(value: object) -> None:
     )
 
 
-@pytest.mark.parametrize("value", ["", "12:40", "12:40:-1", "12:-1:0", "1:2:3:4", "a:b:c", 5, None], ids=repr)
+@for_each("value", ["", "12:40", "12:40:-1", "12:-1:0", "1:2:3:4", "a:b:c", 5, None])
 def test_text_that_is_no_message_id_is_refused(value: object) -> None:
     """Parse malformed message ids: the error shows the value and how to write one."""
     with pytest.raises(InvalidArgumentError, match=r"is not a message id\. Write it as \"ledger:entry:index\""):
@@ -108,7 +109,7 @@ def test_position_that_no_ledger_can_have_is_refused(text: str) -> None:
             parse()
 
 
-@pytest.mark.parametrize("ids", [(-1, 0), (0, -2), (MAX_LEDGER_ID + 1, 0), (0, MAX_ENTRY_ID + 1)])
+@for_each("ids", [(-1, 0), (0, -2), (MAX_LEDGER_ID + 1, 0), (0, MAX_ENTRY_ID + 1)])
 def test_position_cannot_be_made_out_of_bounds(ids: tuple[int, int]) -> None:
     """Construct positions just outside what fits a key."""
     with pytest.raises(InvalidArgumentError, match="out of bounds"):

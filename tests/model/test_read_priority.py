@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.selection import for_each
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.read_priority import ReadPriority
 
@@ -29,7 +30,7 @@ def test_pulsars_spelling_is_not_written() -> None:
     assert [str(priority) for priority in ReadPriority] == ["tiered-first", "bookkeeper-first"]
 
 
-@pytest.mark.parametrize("value", ["", " ", "tiered", "bookkeeper", "tiered_first", "first", None, 0], ids=repr)
+@for_each("value", ["", " ", "tiered", "bookkeeper", "tiered_first", "first", None, 0])
 def test_anything_else_is_refused_with_the_values(value: object) -> None:
     """Parse what is no priority, the empty text among it, for unset is not a value (Pulsar #24151)."""
     with pytest.raises(InvalidArgumentError) as caught:

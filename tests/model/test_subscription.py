@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 
 from tests.model.test_message_ranges import LAST, PLACES, of, place, places_in, places_of, ranges
+from tests.selection import for_each
 from txn_source import InvalidArgumentError, SubscriptionType
 from txn_source.model import subscription
 from txn_source.model.message_ranges import MessageRange
@@ -82,7 +83,7 @@ def test_type_is_parsed_in_any_case(text: str) -> None:
     assert SubscriptionType.parse(text) is SubscriptionType.SHARED
 
 
-@pytest.mark.parametrize("text", ["", "key_shared", "exclusive,shared", None, 1])
+@for_each("text", ["", "key_shared", "exclusive,shared", None, 1])
 def test_other_types_are_refused(text: str) -> None:
     """Name what isn't one: the error lists those that are."""
     with pytest.raises(InvalidArgumentError, match="Use one of exclusive, failover, shared"):

@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from tests.selection import for_each
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.topic_name import MAX_NAME_LENGTH, TopicName, parse_namespace
 
@@ -37,7 +38,7 @@ def test_name_outside_public_default_is_written_in_full() -> None:
 BAD = ["", "/", "a/b", "a//b", "a/b/c/d", "or ders", "orders/", ".", "..", "a/../b", "ordérs", "a\nb", "a%2fb", 5, None]
 
 
-@pytest.mark.parametrize("value", [*BAD, "non-persistent://a/b/c", "persistent://a/b", b"orders"], ids=repr)
+@for_each("value", [*BAD, "non-persistent://a/b/c", "persistent://a/b", b"orders"])
 def test_text_that_is_no_name_is_refused(value: object) -> None:
     """Parse malformed names: the error shows the value and the form."""
     with pytest.raises(InvalidArgumentError) as caught:
@@ -83,7 +84,7 @@ def test_namespace_belongs_to_a_tenant(text: str, namespace: str) -> None:
     assert not TopicName(tenant, name + "x", "orders").in_namespace(namespace)
 
 
-@pytest.mark.parametrize("value", ["", "/", "a/", "a/b/c", "a b", None, 5], ids=repr)
+@for_each("value", ["", "/", "a/", "a/b/c", "a b", None, 5])
 def test_text_that_is_no_namespace_is_refused(value: object) -> None:
     """Parse malformed namespaces: the error shows the value and the form."""
     with pytest.raises(InvalidArgumentError, match=r'is not a namespace\. Write it as "tenant/namespace"\.'):

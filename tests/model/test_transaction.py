@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from tests.selection import for_each
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.transaction import TransactionState, TxnId
 
@@ -31,9 +32,7 @@ def test_id_zero_is_a_valid_id() -> None:
     assert TxnId.parse(TxnId(0, 0)) == TxnId(0, 0)
 
 
-@pytest.mark.parametrize(
-    "value", ["", "7", "(0,)", "(a,b)", "(-1,0)", "(0,1,2)", "(0,٧)", "(٧,0)", "0" * 5000 + ",1", 7, None]
-)
+@for_each("value", ["", "7", "(0,)", "(a,b)", "(-1,0)", "(0,1,2)", "(0,٧)", "(٧,0)", "0" * 5000 + ",1", 7, None])
 def test_text_that_is_no_id_is_refused(value: object) -> None:
     """Parse malformed ids: the error shows the value and how to write one."""
     with pytest.raises(InvalidArgumentError) as caught:
@@ -42,7 +41,7 @@ def test_text_that_is_no_id_is_refused(value: object) -> None:
     assert str(caught.value) == expected
 
 
-@pytest.mark.parametrize("halves", [(-1, 0), (0, -1), (1 << 64, 0), (0, 1 << 64)])
+@for_each("halves", [(-1, 0), (0, -1), (1 << 64, 0), (0, 1 << 64)])
 def test_id_cannot_be_made_out_of_bounds(halves: tuple[int, int]) -> None:
     """Construct ids whose halves don't fit 64 bits."""
     with pytest.raises(InvalidArgumentError, match="Both halves are unsigned 64-bit integers"):

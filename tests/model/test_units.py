@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.selection import for_each
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import given_duration, parse_duration, parse_size
 
@@ -28,7 +29,7 @@ def test_duration_is_read(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "h", "1 day", "-1s", "1h 30m", "1e3", "1,5s", "1w"])
+@for_each("text", ["", "h", "1 day", "-1s", "1h 30m", "1e3", "1,5s", "1w"])
 def test_text_that_is_no_duration_is_refused(text: str) -> None:
     """Nothing is guessed: each is an error that shows how to write it."""
     with pytest.raises(InvalidArgumentError, match="Write it as 7d"):
@@ -43,7 +44,7 @@ def test_size_is_read(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "m", "-1", "1.5g", "1x"])
+@for_each("text", ["", "m", "-1", "1.5g", "1x"])
 def test_text_that_is_no_size_is_refused(text: str) -> None:
     """Nothing is guessed: each is an error that shows how to write it."""
     with pytest.raises(InvalidArgumentError, match="Write it as 64m"):

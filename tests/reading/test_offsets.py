@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.selection import for_each
 from txn_source.client.reading.own_log import DESCRIPTION
 from txn_source.foreign.source import ForeignSource
 from txn_source.foreign.target import ForeignTarget
@@ -43,9 +44,7 @@ def test_text_of_an_offset_stays(kind: str, text: str) -> None:
     assert text_of(kind).from_json(text_of(kind).to_json(offset)) == offset
 
 
-@pytest.mark.parametrize(
-    ("kind", "value"), [(kind, value) for kind, values in NONE.items() for value in values], ids=str
-)
+@for_each(("kind", "value"), [(kind, value) for kind, values in NONE.items() for value in values])
 def test_what_is_no_offset_is_refused(kind: str, value: Any) -> None:
     """Read what another source, or a hand, may have left in a checkpoint; the error shows it and says what to do."""
     with pytest.raises(InvalidArgumentError, match="checkpoint belongs to another query") as refused:

@@ -20,7 +20,7 @@ README = ROOT / "README.md"
 QUICKSTART = ROOT / "docs" / "quickstart.md"
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
 QUICK = (
-    *("quickstart", "spark-batch", "streams", "writing", "kafka", "tiers"),
+    *("quickstart", "spark-batch", "writing", "kafka", "tiers"),
     *("backup", "upgrade", "cluster", "sizing"),
 )
 """The pages that are run each time; the others are parsed each time, and run in long runs."""

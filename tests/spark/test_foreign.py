@@ -17,6 +17,7 @@ import txn_source
 from tests.foreign.kafka import samples as kafka
 from tests.foreign.pulsar import sample_cases as pulsar
 from tests.reading.kinds import history_of
+from tests.selection import mostly_long
 from tests.spark.plain import Frame, logs_closed, source_of
 from tests.tiers.stores import CREDENTIALS, S3Server
 from txn_source.foreign.foreign_log import PartitionName
@@ -152,7 +153,7 @@ def test_catalog_shows_topics(spark: SparkSession, cases: Path) -> None:
         spark.sql("SELECT * FROM of_kafka.public.txn TIMESTAMP AS OF '2025-01-01'")
 
 
-@pytest.mark.parametrize("kind", ["kafka", "pulsar"])
+@pytest.mark.parametrize("kind", mostly_long(["kafka", "pulsar"], "kafka"))
 def test_scans_of_a_query_end_at_one_moment(spark: SparkSession, kind: str, tmp_path: Path) -> None:
     """Plan one table of a query, and write to both tables before the other one is planned: neither shows the new rows.
     Trim the other one in between: the loss is an error."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import txn_source
+from tests.selection import for_each
 from txn_source.metadata.service.server import Server
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.store.opening import open_database
@@ -116,7 +117,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize(("offsets", "said"), MALFORMED.values(), ids=MALFORMED.keys())
+@for_each(("offsets", "said"), MALFORMED.values())
 def test_offsets_that_mean_nothing_are_refused(positions, plan, offsets, said) -> None:
     """Plan with one mistake in either option; the error quotes it."""
     for option in ("startingOffsets", "endingOffsets"):

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 import txn_source
+from tests.selection import for_each
 from tests.spark.plain import schema_of, source_of
 from txn_source.metadata.service.server import Server
 from txn_source.spark.options import BatchReadOptions, ColumnOptions, StreamReadOptions, WriteOptions
@@ -109,7 +110,7 @@ def missing(case: str, told: str) -> list[str]:
     return [text for text in WRONG[case][1] if text.lower() not in told.lower()]
 
 
-@pytest.mark.parametrize("case", WRONG)
+@for_each("case", WRONG)
 def test_wrong_option_is_refused(orders, root: Path, case) -> None:
     """Ask for the schema, as Spark does first, with one option wrong; the error names it, the value or the remedy.
 
@@ -137,7 +138,7 @@ def test_path_and_endpoint_together_are_refused(orders, server: Server, root: Pa
     assert "'endpoint'" in told
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "named"),
     [
         ({"topic": "order"}, "'order'"),
@@ -145,7 +146,6 @@ def test_path_and_endpoint_together_are_refused(orders, server: Server, root: Pa
         ({"topicsPattern": "ord"}, "'ord'"),
         ({"topic": "orders-partition-1"}, "partition 1"),
     ],
-    ids=["topic", "one of topics", "pattern of a part of a name", "partition"],
 )
 def test_topic_that_is_not_there_is_refused(orders, plan, options, named) -> None:
     """Plan topics that the log doesn't have; the error names the first of them."""
@@ -220,7 +220,7 @@ def test_option_names_are_taken_in_any_case(orders, read, values) -> None:
     assert values(read(**options)) == ["aborted", "committed", "open", "plain", "waiting"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("option", "told"),
     {
         "timestampAsOf": "Use 'asOfTimestamp'",

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
 import txn_source
+from tests.selection import for_each
 from tests.spark.plain import schema_of
 
 DEFAULT = [
@@ -200,7 +201,7 @@ def test_nulls_inside_of_columns_are_compared(log, plan) -> None:
     plan(schema=StructType([StructField("m", MapType(StringType(), IntegerType()))]), topic="nested")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "said"),
     [
         ("id bigint, nam string", ("'nam'", "id, name", "__txn_status")),
@@ -209,7 +210,6 @@ def test_nulls_inside_of_columns_are_compared(log, plan) -> None:
         ("id bigint, name string, ID bigint", ("'ID'", "twice")),
         (StructType([]), ("No column",)),
     ],
-    ids=["missing", "type", "type of metadata", "twice", "none"],
 )
 def test_schema_that_does_not_fit_is_refused(topics, read, refusal, schema, said) -> None:
     """Ask for a column that isn't there, of another type, twice, and for none at all."""
@@ -241,7 +241,7 @@ def test_shared_columns_of_different_topics_can_be_read(topics, read) -> None:
     assert sorted(tuple(row) for row in frame.collect()) == [(0, "typed"), (2, "wider")]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("column", "topics_read"),
     [
         (StructField("id", LongType()), "typed,other"),
@@ -249,7 +249,6 @@ def test_shared_columns_of_different_topics_can_be_read(topics, read) -> None:
         (StructField("SIZE", IntegerType()), "wider,typed"),
         (StructField("size", IntegerType()), "typed,wider"),
     ],
-    ids=["type", "type, other case", "missing in the second, other case", "missing in the first"],
 )
 def test_column_that_topics_do_not_share_is_refused(topics, plan, column, topics_read) -> None:
     """Ask topics that differ for a column that one of them lacks or has with another type, in any case of its name."""

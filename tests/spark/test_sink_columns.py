@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 import txn_source
+from tests.selection import for_each
 from tests.spark.plain import logs_closed, schema_of, source_of
 from tests.spark.test_types import COLUMNS
 from txn_source.spark.sink_columns import SinkColumns
@@ -182,7 +183,7 @@ REFUSED = {
 """By case: the frame's columns, the topic, and what the refusal must say."""
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@for_each("case", REFUSED)
 def test_columns_that_do_not_fit_are_refused_before_any_task(topics, root: Path, case) -> None:
     """Plan a batch and a streaming write of wrong columns; the error names column, expectation and remedy."""
     schema, topic, said = REFUSED[case]

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
 import txn_source
+from tests.selection import for_each
 from tests.spark.plain import Query, logs_closed
 from txn_source.client.target import Target
 from txn_source.model.batch_shares import DEFAULT_DELAY_S
@@ -102,7 +103,7 @@ def start(reader: StreamReader) -> None:
     reader.initialOffset()
 
 
-@pytest.mark.parametrize("case", WRONG)
+@for_each("case", WRONG)
 def test_wrong_option_is_refused(orders, opened: Open, case) -> None:
     """Open a stream with one option wrong, and begin: the error names it, the value or the remedy, in one line."""
     options, said = WRONG[case]

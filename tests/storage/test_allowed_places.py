@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.selection import for_each
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.storage.allowed_places import VARIABLE, AllowedPlaces, as_variable, limited_to, listed
 
@@ -23,7 +24,7 @@ def test_what_lies_below_a_place_is_allowed(uri: str) -> None:
     assert PLACES.has(uri)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "uri",
     [
         "../x", "a/../../x", "a//b", ".", "/data", "/data/logs", "/data/log/../secret", "/data//log", "/etc",
@@ -40,7 +41,7 @@ def test_everything_else_is_not(uri: str) -> None:
     assert not PLACES.has(uri)
 
 
-@pytest.mark.parametrize("text", ["relative", "/a/../b", "file://host/x", "s3://b//c"])
+@for_each("text", ["relative", "/a/../b", "file://host/x", "s3://b//c"])
 def test_place_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InvalidArgumentError, match="is not a place"):
         AllowedPlaces([text])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.selection import for_each
 from txn_source.model.errors import InvalidArgumentError, StorageWriteError
 from txn_source.storage.object_store import (
     ObjectStore,
@@ -106,7 +107,7 @@ def test_local_files_that_cannot_be_deleted_are_an_error(tmp_path: Path) -> None
         ObjectStore(tmp_path).delete("folder")
 
 
-@pytest.mark.parametrize("uri", ["ftp://h/f", "s3:///f", "s3://b/f?colour=red", "file://host/f", "file:///f?x=1"])
+@for_each("uri", ["ftp://h/f", "s3:///f", "s3://b/f?colour=red", "file://host/f", "file:///f?x=1"])
 def test_uri_without_a_store_is_refused(uri: str, tmp_path: Path) -> None:
     """Check URIs that mean nothing, and write to them all the same: each time the argument is to blame."""
     with pytest.raises(InvalidArgumentError):

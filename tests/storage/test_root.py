@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.selection import for_each
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, LogVersionError, StorageWriteError
 from txn_source.storage.root import FORMAT_VERSION, LogRoot
 
@@ -117,7 +118,7 @@ BAD_MARKERS = [
 ]
 
 
-@pytest.mark.parametrize("data", BAD_MARKERS, ids=repr)
+@for_each("data", BAD_MARKERS)
 def test_marker_that_is_not_ours_is_no_log(tmp_path: Path, data: bytes) -> None:
     """Put other content where the version should be, binary too: it is neither used nor written over."""
     (tmp_path / "txnlog.json").write_bytes(data)
@@ -200,7 +201,7 @@ def test_folder_that_is_named_like_an_address_or_a_home_can_be_meant(
         assert LogRoot.at(name).path == tmp_path / name
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "said"),
     [
         ("localhost:6650", r"'localhost:6650' is the address of a service, not a path\. Use endpoint='localhost:6650'"),
@@ -299,9 +300,7 @@ def test_permissions_follow_the_mask_of_whoever_makes_it(tmp_path: Path, mask: i
     assert root.path.stat().st_mode & 0o777 == 0o777 & ~mask
 
 
-@pytest.mark.parametrize(
-    "path", ["s3://bucket/log", "s3a://bucket/log", "hdfs://host/log", "gs://bucket/log", "http://x/y"]
-)
+@for_each("path", ["s3://bucket/log", "s3a://bucket/log", "hdfs://host/log", "gs://bucket/log", "http://x/y"])
 def test_path_of_another_storage_is_refused(path: str) -> None:
     """Name roots elsewhere: better an error than a local folder of that name."""
     with pytest.raises(InvalidArgumentError) as caught:

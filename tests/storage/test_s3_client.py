@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.selection import for_each
 from tests.tiers.stores import CREDENTIALS, S3Server
 from txn_source.storage.s3_client import S3Client, S3Place
 from txn_source.storage.store_errors import StoreError
@@ -83,7 +84,7 @@ def test_store_that_trickles_is_given_up() -> None:
         ended.set()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("answer", "said"),
     [
         (b"HTTP/1.1 206 Partial Content\r\nContent-Length: 9\r\n\r\n123456789", "it is truncated: it ends at byte 14"),

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.selection import for_each
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError
 from txn_source.storage.schema import (
     EVENT_TIME,
@@ -75,7 +76,7 @@ def test_type_that_spark_has_is_allowed(type_: pa.DataType) -> None:
     assert deserialize_schema(serialize_schema(schema)).equals(schema)
 
 
-@pytest.mark.parametrize("type_", REFUSED, ids=str)
+@for_each("type_", REFUSED)
 def test_type_that_spark_lacks_is_refused(type_: pa.DataType) -> None:
     """Check a schema with each other type, nested ones included: the error names column, type and what there is."""
     with pytest.raises(InvalidArgumentError) as caught:
@@ -85,7 +86,7 @@ def test_type_that_spark_lacks_is_refused(type_: pa.DataType) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["", "__", "__key", "__event_time", "__mine"])
+@for_each("name", ["", "__", "__key", "__event_time", "__mine"])
 def test_reserved_name_is_refused(name: str) -> None:
     """Name a column as txnlog's own, or not at all; one underscore is free."""
     with pytest.raises(
@@ -95,7 +96,7 @@ def test_reserved_name_is_refused(name: str) -> None:
     check_topic_schema(pa.schema([("_id", pa.int64()), ("a__b", pa.int64())]))
 
 
-@pytest.mark.parametrize("twins", [("a", "a"), ("id", "id"), ("id", "ID"), ("prix_é", "PRIX_É")], ids=str)
+@for_each("twins", [("a", "a"), ("id", "id"), ("id", "ID"), ("prix_é", "PRIX_É")])
 def test_names_that_differ_in_case_only_are_refused(twins: tuple[str, str]) -> None:
     """Name two columns alike, of one letter too, which Python holds once: Spark could not tell them apart."""
     first, second = twins
@@ -291,7 +292,7 @@ UNFIT: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("columns", "message"), UNFIT.values(), ids=UNFIT)
+@for_each(("columns", "message"), UNFIT.values())
 def test_batch_that_does_not_fit_is_refused(columns: dict[str, Any], message: str) -> None:
     """Fit batches with one thing wrong: the error says field, expected and came, and the batch stays as it was."""
     batch = batch_of(**columns)
@@ -301,7 +302,7 @@ def test_batch_that_does_not_fit_is_refused(columns: dict[str, Any], message: st
     assert (batch.schema, batch.to_pydict()) == before
 
 
-@pytest.mark.parametrize("name", ["id", "data", "__event_time", "extra"])
+@for_each("name", ["id", "data", "__event_time", "extra"])
 def test_column_that_is_there_twice_is_refused(name: str) -> None:
     """Fit a batch with two columns of one name: none of them is picked."""
     names = [*GOOD, name, name] if name not in GOOD else [*GOOD, name]

@@ -14,7 +14,7 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
 
-from tests.selection import examples
+from tests.selection import examples, for_each
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.position import Position
 from txn_source.storage.segment import SegmentReader, SegmentWriter, StoredEntry
@@ -142,10 +142,9 @@ def test_sound_bytes_that_are_no_entry_are_unreadable(root: Path) -> None:
         list(reader.read([SIZE], [SIZE + len(junk)], [crc32c(data[:HEADER] + junk)], [Position(7, 9).key]))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "data",
     [b"", b"\xff\xff\xff\xff", b"not arrow at all", b"\xff\xff\xff\xff\xff\xff\xff\xff" + b"x" * 100, b"PAR1" * 100],
-    ids=["empty", "half a frame", "text", "absurd length", "another format"],
 )
 def test_file_that_is_no_segment_is_unreadable(root: Path, data: bytes) -> None:
     """Put other bytes where a segment was."""

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.selection import for_each
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError
 from txn_source.storage import schema as schema_module
 from txn_source.storage.schema import EVENT_TIME, KEY, PROPERTIES, check_topic_schema, conform
@@ -74,7 +75,7 @@ DAMAGED: dict[str, tuple[pa.Array, int]] = {
 } | {f"no text in a {name}": (whole(no_text()), 0) for name, whole in WHOLE.items()}
 
 
-@pytest.mark.parametrize(("column", "row"), DAMAGED.values(), ids=DAMAGED)
+@for_each(("column", "row"), DAMAGED.values())
 def test_damaged_column_is_refused_with_its_row(column: pa.Array, row: int) -> None:
     """Fit a column whose buffers don't hold what its type says, behind good rows: it names the column and the row."""
     topic = pa.schema([("n", column.type)])
@@ -82,7 +83,7 @@ def test_damaged_column_is_refused_with_its_row(column: pa.Array, row: int) -> N
         conform(pa.record_batch([column], names=["n"]), topic)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("came", "wanted"),
     [
         (no_text(), pa.large_string()),
@@ -92,7 +93,6 @@ def test_damaged_column_is_refused_with_its_row(column: pa.Array, row: int) -> N
         (offsets_of([0, 1, 500, 5], b"abcde", pa.large_binary()), pa.binary()),
         (offsets_of([0, 1, 500, 5], b"abcde", pa.string()), pa.binary()),
     ],
-    ids=lambda value: str(value.type if isinstance(value, pa.Array) else value),
 )
 def test_damaged_column_of_another_width_is_refused_before_it_is_converted(came: pa.Array, wanted: pa.DataType) -> None:
     """Fit damaged text and bytes where another width is wanted: converting them would read foreign memory."""
@@ -106,7 +106,7 @@ def test_text_where_bytes_are_wanted_may_hold_any_bytes() -> None:
     assert fitted.to_pylist() == [{"n": b"a"}, {"n": b"\xff"}]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "column"),
     [
         ("__properties", map_of(no_text())),
@@ -114,7 +114,6 @@ def test_text_where_bytes_are_wanted_may_hold_any_bytes() -> None:
         ("__key", offsets_of([0, 9, 2], b"ab", pa.binary())),
         ("__key", offsets_of([0, 9, 2], b"ab", pa.string())),
     ],
-    ids=["property", "name of a property", "key", "key in text"],
 )
 def test_damaged_optional_column_is_refused(name: str, column: pa.Array) -> None:
     """Fit a good payload with damaged properties or keys."""
@@ -182,7 +181,7 @@ TOO_FAR: dict[str, tuple[pa.DataType, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("type_", "rows"), TOO_FAR.values(), ids=TOO_FAR)
+@for_each(("type_", "rows"), TOO_FAR.values())
 def test_time_too_far_away_for_microseconds_is_refused(type_: pa.DataType, rows: list[Any]) -> None:
     """Fit times that Parquet, or Spark, couldn't count: a ledger with one could never be offloaded."""
     topic = pa.schema([("n", type_)])
@@ -192,7 +191,7 @@ def test_time_too_far_away_for_microseconds_is_refused(type_: pa.DataType, rows:
         conform(pa.record_batch([column], names=["n"]), topic)
 
 
-@pytest.mark.parametrize("micros", [-62_135_596_800_000_001, 253_402_300_800_000_000, 1 << 62, -(1 << 63)])
+@for_each("micros", [-62_135_596_800_000_001, 253_402_300_800_000_000, 1 << 62, -(1 << 63)])
 def test_event_time_that_python_can_not_show_is_refused(micros: int) -> None:
     """Fit event times a microsecond outside of the years 1 to 9999, and farther; the last ones inside are taken."""
     topic = pa.schema([("n", pa.int64())])

@@ -80,6 +80,7 @@ def test_each_ledger_becomes_one_parquet_file(log_with_store: Log, store: Store,
     assert store.files() == everything
 
 
+@pytest.mark.long
 def test_rows_are_the_same_without_hot_copies(log_with_store: Log, store: Store, before: dict[str, pa.Table]) -> None:
     """Delete the hot copies: the store's are read, and deleting those too is refused."""
     log_with_store.offload("orders")
@@ -93,6 +94,7 @@ def test_rows_are_the_same_without_hot_copies(log_with_store: Log, store: Store,
     assert len(store.files()) == 6
 
 
+@pytest.mark.long
 def test_deleted_copies_are_gone_from_the_store(log_with_store: Log, store: Store, before: dict[str, pa.Table]) -> None:
     """Delete the offloaded copies: the store is empty, reads go on from hot ones, and offloading again works."""
     log_with_store.offload("orders")
@@ -125,6 +127,7 @@ def test_deleted_topic_and_trimmed_ledgers_leave_no_objects(
     assert all(name.startswith("public/default/other/") for name in kept)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("before")
 def test_object_that_is_gone_already_is_deleted_without_a_word(
     log_with_store: Log, store: Store, caplog: pytest.LogCaptureFixture

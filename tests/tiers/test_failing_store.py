@@ -123,6 +123,7 @@ def test_store_that_fails_has_the_only_copy(spoilable: Spoilable) -> None:
     assert everything(log, "orders", UNCOMMITTED).equals(spoilable.before[UNCOMMITTED])
 
 
+@pytest.mark.long
 def test_answer_that_fails_once_is_asked_for_again(log: Log, bucket: Bucket, proxy: Proxy) -> None:
     """Spoil one answer of a store that is asked up to twice: nobody sees anything of it."""
     spoilable = make_spoilable(log, bucket, proxy, max_attempts=2)
@@ -135,6 +136,7 @@ def test_answer_that_fails_once_is_asked_for_again(log: Log, bucket: Bucket, pro
     assert spoilable.proxy.struck == 1
 
 
+@pytest.mark.long
 def test_only_what_is_asked_for_crosses_the_network(spoilable: Spoilable) -> None:
     """Read one column of a few entries: no other row group is asked for, and constant columns need none at all."""
     log, proxy = spoilable.log, spoilable.proxy

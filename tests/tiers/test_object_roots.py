@@ -12,6 +12,7 @@ import pytest
 import txn_source
 from tests.log.reading import BY_HAND, send_each, values
 from tests.metadata.postgres import server as postgres
+from tests.selection import for_each
 from tests.tiers.proxy import Fault, Proxy
 from tests.tiers.stores import Bucket, S3Server
 from txn_source import InvalidArgumentError, LogNotFoundError, StorageWriteError, TxnLogError, UnavailableError
@@ -131,7 +132,7 @@ def test_creation_that_was_interrupted_goes_on(uri: str, tmp_path: Path, bucket:
     assert json.loads(bucket.read("txnlog.json")) == before
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "error", "said"),
     [
         (lambda uri: uri.replace("s3://", "s3://key:secret@"), InvalidArgumentError, "has a user or a password"),

@@ -270,6 +270,7 @@ _WRITER = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.long)])
 def test_killed_writer_loses_nothing_that_was_acknowledged(
     log: Log, bucket: Bucket, tmp_path: Path, times: int

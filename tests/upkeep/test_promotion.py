@@ -16,6 +16,7 @@ from tests.log.roots import Roots
 from tests.log.roots import log as log  # with the roots main, b and c
 from tests.log.roots import roots as roots
 from tests.log.sites import Site
+from tests.selection import mostly_long
 from tests.upkeep.filled import end_at
 from txn_source import InvalidArgumentError, Log, LogNotFoundError, TxnLogError
 from txn_source.cli.app import app
@@ -83,7 +84,7 @@ def test_log_goes_on_in_another_root(log: Log, roots: Roots, tmp_path: Path) -> 
     }
 
 
-@pytest.mark.parametrize("at", range(6))
+@pytest.mark.parametrize("at", mostly_long(range(6), 1, 4))
 def test_promotion_may_be_interrupted_anywhere(
     log: Log, roots: Roots, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:

@@ -17,6 +17,7 @@ from tests.log.roots import Roots
 from tests.log.roots import log as log  # with the roots main, b and c
 from tests.log.roots import roots as roots
 from tests.log.sites import Site
+from tests.selection import mostly_long
 from tests.upkeep.doctored import look
 from tests.upkeep.filled import end_at, fill, seen
 from txn_source import InvalidArgumentError, Log, LogNotFoundError, ProducerFencedError, UnavailableError
@@ -102,7 +103,7 @@ def _old_producer(log: Log) -> Any:
     return OpenedProducer(1, 0, "old")
 
 
-@pytest.mark.parametrize("at", range(5))
+@pytest.mark.parametrize("at", mostly_long(range(5), 1, 3))
 def test_recovery_may_be_interrupted_anywhere(
     root: Path, lost: dict[str, Any], monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:

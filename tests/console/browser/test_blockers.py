@@ -50,6 +50,7 @@ def _card(page: Page, txn: Transaction) -> Locator:
     return page.get_by_role("article", name=f"Transaction {txn.id}")
 
 
+@pytest.mark.long
 def test_card_tells_who_holds_back_what_and_who_waits(page: Page, hanging: Hanging) -> None:
     txn = hanging("told")
     page.goto("#/blockers")

@@ -55,6 +55,7 @@ def test_refused_seek_and_messages_are_told_where_they_were_asked_for(visit: Vis
     assert roled.log.subscription(BANK, "s").epoch == 0
 
 
+@pytest.mark.long
 def test_lists_show_what_the_token_covers(visit: Visit) -> None:
     page = visit("#/subscriptions", consume=["bank/*"])
     expect(page.get_by_role("main").get_by_text("1 subscription", exact=True)).to_be_visible()

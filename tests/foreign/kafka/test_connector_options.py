@@ -9,6 +9,7 @@ import pytest
 
 from tests.foreign.kafka.batch_writer import Record
 from tests.foreign.kafka.partition_writer import PartitionWriter
+from tests.selection import for_each
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.reading.options import BATCH, STREAM, ForeignOptions
 from txn_source.foreign.source import ForeignSource
@@ -87,7 +88,7 @@ def test_ranges_that_options_mean(log: str, options: dict[str, str], found: dict
     assert ranges(log, **options) == found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "said"),
     [
         ({"subscribe": "t", "topic": "t"}, "by 'topic' and by 'subscribe'"),

@@ -16,6 +16,7 @@ from tests.foreign.kafka.batch_writer import Record
 from tests.foreign.kafka.partition_writer import PartitionWriter
 from tests.foreign.kafka.samples import COLUMNS, expected, log_of, partitions, rows_of, unpack
 from tests.foreign.kafka.test_samples import read_all
+from tests.selection import for_each
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.kafka.aiven import decode_sizes
 from txn_source.foreign.kafka.kafka_log import KafkaLog
@@ -107,7 +108,7 @@ def test_encrypted_segments_are_refused(tiered: Path) -> None:
         KafkaLog([folder(remote)]).partition(TIERED).bounds()
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": "2"}', '{"version": "1", "chunkIndex": {"type": "x"}}'])
+@for_each("text", ["", "{}", "[]", '{"version": "2"}', '{"version": "1", "chunkIndex": {"type": "x"}}'])
 def test_wrong_manifest_is_refused(tiered: Path, text: str) -> None:
     """Write something else in place of a manifest."""
     remote = as_aiven(tiered, tiered / "aiven", chunk=700, compress=False, variable=False)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.foreign.kafka.samples import CASES, COLUMNS, expected, log_of, partitions, rows_of, unpack
+from tests.selection import mostly_long
 from txn_source.foreign.foreign_log import ForeignPartition
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
@@ -48,7 +49,7 @@ def test_rows_are_the_consumers(case: Path, level: IsolationLevel) -> None:
         assert read_all(log.partition(name), level) == expected(case, name, level.value), name
 
 
-@pytest.mark.parametrize("case", ["txn", "compact"], indirect=True)
+@pytest.mark.parametrize("case", mostly_long(["txn", "compact"], "txn"), indirect=True)
 @pytest.mark.parametrize("level", IsolationLevel)
 def test_rows_are_the_consumers_without_transaction_indexes(bare: Path, level: IsolationLevel) -> None:
     """Read every partition at a level after its transaction indexes were deleted."""
@@ -65,7 +66,7 @@ def splits(partition: ForeignPartition, level: IsolationLevel) -> list[int]:
     return list(range(start, end + 1, step))
 
 
-@pytest.mark.parametrize("case", ["txn", "compact", "tiered"], indirect=True)
+@pytest.mark.parametrize("case", mostly_long(["txn", "compact", "tiered"], "txn"), indirect=True)
 @pytest.mark.parametrize("level", IsolationLevel)
 def test_ranges_split_anywhere(case: Path, level: IsolationLevel) -> None:
     """Read each partition as two ranges, each with decisions of its own, and compare both together with the whole."""

@@ -11,6 +11,7 @@ from tests.foreign.kafka.live_log import PLAIN, LiveLog
 from tests.foreign.kafka.samples import expected, partitions, unpack
 from tests.reading.kinds import KafkaHistory
 from tests.reading.sources import History, Query, Row, Written
+from tests.selection import mostly_long
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.reading.options import STREAM, ForeignOptions
 from txn_source.foreign.target import ForeignTarget
@@ -142,7 +143,7 @@ def test_shares_follow_what_partitions_have() -> None:
 
 
 @pytest.mark.parametrize("level", list(IsolationLevel))
-@pytest.mark.parametrize("case", ["txn", "compact", "delete-records", "tiered"])
+@pytest.mark.parametrize("case", mostly_long(["txn", "compact", "delete-records", "tiered"], "txn", "delete-records"))
 def test_batches_together_are_what_the_consumer_returned(case: str, level: IsolationLevel, tmp_path: Path) -> None:
     """Read what real brokers wrote in small batches."""
     folder = unpack(case, tmp_path)

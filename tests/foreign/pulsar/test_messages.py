@@ -321,6 +321,7 @@ def test_txn_ids_of_no_coordinator_are_refused(tmp_path: Path) -> None:
     assert rows == [{"__txn_id": "(65535,140737488355327)", "__txn_status": "open"}]
 
 
+@pytest.mark.long
 def test_many_small_batches_of_one_read(tmp_path: Path) -> None:
     """Read more than one Arrow batch's worth of messages: none is lost where batches are cut."""
     chance = random.Random(5)

@@ -24,6 +24,7 @@ from tests.foreign.pulsar.offload_writer import (
     write_ledger,
 )
 from tests.foreign.pulsar.sample_cases import UNCOMMITTED, log_of, only_topic, partitions, rows_of, whole
+from tests.selection import for_each
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.pulsar import raw_entries
 from txn_source.foreign.pulsar.listing import partition_of, topic_of
@@ -182,16 +183,14 @@ def test_list_of_a_partitioned_topic() -> None:
         parse_info(text, TOPIC)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"ledgers": 3}', '{"ledgers": [3]}', '{"ledgers": [{"entries": 1}]}']
-)
+@for_each("text", ["", "[]", "{}", '{"ledgers": 3}', '{"ledgers": [3]}', '{"ledgers": [{"entries": 1}]}'])
 def test_list_that_is_none(text: str) -> None:
     """Give something else as the list of ledgers."""
     with pytest.raises(InvalidArgumentError, match="info-internal"):
         parse_info(text)
 
 
-@pytest.mark.parametrize("text", ["", "3", "{}", '{"topicName": "a"}', '{"topicName": "a", "aborts": [1]}'])
+@for_each("text", ["", "3", "{}", '{"topicName": "a"}', '{"topicName": "a", "aborts": [1]}'])
 def test_snapshot_that_is_none(text: str) -> None:
     """Give something else as a snapshot."""
     with pytest.raises(InvalidArgumentError, match="__transaction_buffer_snapshot"):

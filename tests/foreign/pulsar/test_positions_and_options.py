@@ -14,6 +14,7 @@ import pytest
 import txn_source
 from tests.foreign.pulsar.offload_writer import Frame, Sent, batch, marker, number, single, write_ledger
 from tests.foreign.pulsar.test_objects import TOPIC, info
+from tests.selection import for_each
 from txn_source.foreign.pulsar.format import FORMAT
 from txn_source.foreign.pulsar.message_ids import point_of
 from txn_source.foreign.read_only_log import ReadOnlyLog
@@ -65,9 +66,7 @@ def test_ends_as_message_ids(given: Any, wanted: str) -> None:
     assert point_of(given) == wanted
 
 
-@pytest.mark.parametrize(
-    "given", ["", "12", "12:", "12:40:3:4:5", "AAAA", "orders", b"", b"\xff", 12, None, number(1, 12)]
-)
+@for_each("given", ["", "12", "12:", "12:40:3:4:5", "AAAA", "orders", b"", b"\xff", 12, None, number(1, 12)])
 def test_what_is_no_message_id(given: Any) -> None:
     """Give something else."""
     with pytest.raises(InvalidArgumentError, match="is not a position"):
@@ -153,7 +152,7 @@ def test_topics_of_which_nothing_lies_there(tmp_path: Path) -> None:
         scanned(tmp_path, {"managedLedgers": json.dumps(info((5, 1, uuid.UUID(int=1)), (9, 0, None)))})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "message"),
     [
         ({"managedLedgers": "[]"}, "info-internal"),

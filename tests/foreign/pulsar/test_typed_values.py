@@ -19,7 +19,7 @@ import txn_source
 from tests.foreign.pulsar.offload_writer import LZ4, Frame, Sent, batch, number, single, varint, write_ledger
 from tests.foreign.pulsar.sample_cases import partitions, rows_of, unpack, whole
 from tests.foreign.pulsar.test_messages import _batched, read
-from tests.selection import examples
+from tests.selection import examples, for_each
 from txn_source.foreign.pulsar.schema_option import parse_schema
 from txn_source.importing.import_topics import import_topics
 from txn_source.model.errors import InvalidArgumentError, MessageUnreadableError, SchemaMismatchError
@@ -424,7 +424,7 @@ def test_compacted_out_messages_need_no_value(tmp_path: Path) -> None:
 _RECURSIVE = {"type": "record", "name": "R", "fields": [{"name": "next", "type": ["null", "R"]}]}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "message"),
     [
         ("AVRO", "has no definition"),

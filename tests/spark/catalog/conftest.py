@@ -101,4 +101,4 @@ def scan_text() -> Callable[[DataFrame], str]:
 @pytest.fixture
 def places(pytestconfig: pytest.Config) -> int:
     """At how many places a file is damaged."""
-    return 200 if pytestconfig.getoption("--all") else 8
+    return 200 if pytestconfig.getoption("--all") else 4

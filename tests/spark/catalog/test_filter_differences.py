@@ -135,11 +135,13 @@ def check(bank: Bank, topic: str, predicates: Sequence[str] = PREDICATES) -> Non
             assert [row for row in rows if row[0] == number] == wanted, (way, each)
 
 
+@pytest.mark.long
 def test_filters_give_the_same_rows_in_each_way(bank: Bank, topic: str) -> None:
     """Compare numbers with NaN and zeros, and times with those between two units, of whole columns and of parts."""
     check(bank, topic)
 
 
+@pytest.mark.long
 def test_random_filters_give_the_same_rows_in_each_way(bank: Bank, topic: str, pytestconfig: pytest.Config) -> None:
     """Compare filters that nobody has thought of."""
     for seed in range(30 if pytestconfig.getoption("--all") else 1):

@@ -7,6 +7,7 @@ import struct
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from crc32c import crc32c
 from pyspark.errors import PySparkException
 
+from tests.selection import mostly_long
 from tests.spark.test_types import COLUMNS
 from tests.upkeep.doctored import change
 from txn_source.storage.schema import STORED_BESIDE
@@ -29,8 +31,14 @@ CHANGED = {name for name in COLUMNS if name.endswith(("_s", "_ms", "_ns"))} | {
 METADATA = "__topic, __partition, __ledger_id, __entry_id, __batch_index, __publish_time, __sequence_id, __txn_id"
 
 
-@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-@pytest.mark.parametrize("way", ["Java", "Python", "small entries"])
+@pytest.mark.parametrize(
+    ("way", "level"),
+    mostly_long(
+        product(("Java", "Python", "small entries"), ("read_committed", "read_uncommitted")),
+        ("Java", "read_committed"),
+        ("small entries", "read_uncommitted"),
+    ),
+)
 def test_both_lanes_have_the_same_rows(bank: Bank, scan_text: ScanText, way: str, level: str) -> None:
     """Read every type by Java, except those whose values change on the way, which are read by Python."""
     times = 30 if way != "small entries" else 1
@@ -128,7 +136,7 @@ def test_entry_that_cannot_be_decoded_is_left_to_python(bank: Bank) -> None:
     assert arrow_memory(bank) == 0
 
 
-@pytest.mark.parametrize("lane", ["auto", "python"])
+@pytest.mark.parametrize("lane", mostly_long(["auto", "python"], "auto"))
 def test_entry_that_points_beyond_its_data_shows_no_foreign_memory(bank: Bank, lane: str) -> None:
     """Write an offset far beyond the data, between others that aren't, under a right checksum."""
     topic = bank.topic(pa.schema([("id", pa.int64()), ("name", pa.string())]))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from tests.selection import for_each
 from tests.spark.catalog.conftest import CATALOG, Bank
 from tests.spark.plain import Frame, logs_closed, source_of
 from txn_source import InvalidArgumentError
@@ -49,7 +50,7 @@ def test_a_topic_of_the_name_comes_first(bank: Bank, held: str) -> None:
     assert "ledger_id" in bank.spark.table(f"{CATALOG}.public.default.{held}.ledgers").columns
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("statement", "told"),
     [
         ("SELECT * FROM {table}.snapshots", "TABLE_OR_VIEW_NOT_FOUND"),

@@ -52,6 +52,7 @@ def test_frames_that_were_made_apart_and_explained_before_are_joined_at_one_cut(
     assert lonely.count() == 0
 
 
+@pytest.mark.long
 def test_an_insert_takes_its_rows_at_one_cut(bank: Bank, transfers: list[str]) -> None:
     target = bank.topic(SCHEMA)
     names = dict(zip("abt", [f"{{{t}}}" for t in (*transfers[:2], target)], strict=True))

@@ -9,6 +9,7 @@ import pytest
 
 import txn_source
 from tests.access.authority import Authority, Signer
+from tests.selection import for_each
 from tests.spark.sql.conftest import Statements, add_catalog
 from txn_source import InvalidArgumentError
 from txn_source.client.target import Target
@@ -20,7 +21,7 @@ from txn_source.metadata.service.server import Server
 from txn_source.spark.options import check_catalog_options
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "options", "why"),
     [
         ("w1", {}, "The catalog w1 has neither a path nor an endpoint. Set spark.sql.catalog.w1.path"),
@@ -37,7 +38,7 @@ def test_wrong_options_are_told_at_the_first_use(
         assert why in bank.refused(f"SHOW TABLES IN {name}.public")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("option", "value", "why"),
     [
         ("allowdrops", "true", "Did you mean 'allowDrop'?"),
