@@ -33,6 +33,8 @@ settings.load_profile("repeatable")  # before test modules are imported, whose o
 _TESTS = Path(__file__).parent
 _APART = ("connect", "cluster")
 """Folders of tests that a run of all leaves out (pyproject.toml)."""
+_KEPT = ("spark", "s3", "browser")
+"""Fixtures that start a process for all their tests: what takes longest first."""
 _MEMORY = Path("/dev/shm")
 _ENOUGH = 4 << 30
 
@@ -99,12 +101,14 @@ def _kinds(test: pytest.Item, *, everything: bool) -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist, which reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of one Spark session in one process, begin with what takes longest, and leave out what is long."""
-    in_session = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
-    for item in in_session:
-        item.add_marker(pytest.mark.xdist_group("spark"))
-    first = dict.fromkeys(in_session, 0)
-    items.sort(key=lambda item: first.get(item, 2 if item.get_closest_marker("early") is None else 1))
+    """Keep tests that share what is costly in one process, begin with what takes longest, leave out what is long."""
+    order = {}
+    for item in items:
+        kept = next((name for name in _KEPT if name in getattr(item, "fixturenames", ())), None)
+        if kept is not None:
+            item.add_marker(pytest.mark.xdist_group(kept))
+        order[item] = 1 if item.get_closest_marker("early") else 2 * _KEPT.index(kept) if kept else 2 * len(_KEPT)
+    items.sort(key=order.__getitem__)
     if not config.getoption("--all"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]

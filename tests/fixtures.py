@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,46 @@ from tests.log.sites import ManualClock, Site
 from txn_source import Log
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.tiers.stores import S3Server
     from txn_source.metadata.store.database_url import DatabaseUrl
+
+
+CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+"""How Spark keeps its checkpoints: by its usual way Hadoop starts ten processes for each file on a local disk."""
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with two cores; its time zone is not UTC, so that times mixed up show."""
+    from pyspark.sql import SparkSession
+
+    from tests.log.objects import SURROUNDINGS
+    from txn_source.spark.catalog.jar import jar
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        for name, value in SURROUNDINGS.items():  # workers have the surroundings of Java's process
+            patch.setenv(name, value)
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("txnlog tests")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.memory", "2g")
+            .config("spark.jars", str(jar()))
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "Asia/Kolkata")
+            .config("spark.sql.streaming.checkpointFileManagerClass", CHECKPOINTS)
+            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +68,14 @@ def browser() -> Iterator[Any]:
     expect.set_options(timeout=60_000)  # machines are busy; nothing waits so long if all is well
     with browsing.started(executable) as browser:
         yield browser
+
+
+@pytest.fixture(scope="session")
+def s3() -> S3Server:
+    """An S3 endpoint; tests use buckets or prefixes of their own."""
+    from tests.log.objects import shared_server
+
+    return shared_server()
 
 
 @pytest.fixture

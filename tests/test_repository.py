@@ -396,6 +396,7 @@ def test_reading_from_a_service_loads_none(remote_site: Site) -> None:
     assert among(loaded, OF_THE_SERVICE) == []
 
 
+@pytest.mark.long
 def test_planning_loads_no_reader(remote_site: Site) -> None:
     """Ask for the schema and plan a read in a new process, as Spark does before any task; nothing is tiered."""
     log = remote_site.connect()

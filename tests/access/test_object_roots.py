@@ -25,6 +25,8 @@ from txn_source.metadata.access.tokens import Verifier
 from txn_source.metadata.service.server import Server
 from txn_source.model.errors import PermissionDeniedError, UnauthenticatedError
 
+pytestmark = pytest.mark.usefixtures("s3")
+
 ORDERS = "bank/public/orders"
 
 

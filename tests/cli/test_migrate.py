@@ -258,6 +258,7 @@ def test_copy_that_differs_is_refused(
         assert seen(log) == filled
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "step",
     mostly_long([STEPS.index(step) + 1 for step in ("copied", "committed", "noted")], STEPS.index("committed") + 1),

@@ -66,6 +66,7 @@ def test_service_starts_answers_and_stops(spawn: Any, bare: Any, root: Path) -> 
         assert log.topics() == ["orders"]
 
 
+@pytest.mark.long
 def test_taken_port_leaves_no_log_behind(spawn: Any, bare: Any, root: Path, tmp_path: Path) -> None:
     """Start a service for a root that isn't there, on a port that is taken, or with such a port for metrics: one
     readable line, where gRPC's own report would be several, and nothing is made; a log stays as it is."""

@@ -10,6 +10,8 @@ import pytest
 from tests.cli.conftest import Served
 from tests.log.objects import SURROUNDINGS, new_prefix
 
+pytestmark = pytest.mark.usefixtures("s3")
+
 
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:

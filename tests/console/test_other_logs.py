@@ -10,7 +10,7 @@ import pytest
 from tests.console.asked import Asked
 from tests.console.demo import fill
 from tests.console.test_messages import all_pages
-from tests.tiers.conftest import bucket, credentials, s3
+from tests.tiers.conftest import bucket, credentials
 from tests.tiers.stores import Bucket, S3Server
 from txn_source import connect
 from txn_source.client.target import open_service
@@ -20,7 +20,7 @@ from txn_source.metadata.service.server import Server
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.storage.object_root import root_at
 
-__all__ = ["bucket", "credentials", "s3"]
+__all__ = ["bucket", "credentials"]
 ASKED = {"topic": "orders", "partition": 0, "name": "orders", "limit": 500}
 
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Event
+from types import ModuleType
 
 import pytest
+from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.skipif(find_spec("matplotlib") is None, reason="the extra 'demo' is not installed")
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -32,12 +39,41 @@ def run(example: str, *options: str, cwd: Path, environment: dict[str, str]) -> 
     return done.stdout.splitlines()
 
 
-@pytest.mark.early
-def test_bank_checks_its_queries_and_draws_its_picture(tmp_path: Path, environment: dict[str, str]) -> None:
-    """Run the demo: all checks hold, E's books are always right and without a cut they are not, the table has all
-    queries, the picture is where it says, and nothing else is left."""
-    lines = run("bank.py", "--quick", "--out", "out/picture.png", cwd=tmp_path, environment=environment)
+@pytest.fixture
+def in_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The bank, in this process and in the tests' session."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.setenv("COLUMNS", "100")
+    bank = importlib.import_module("bank")
+    monkeypatch.setattr(bank, "quiet_spark", lambda _: nullcontext(spark))
+    before = {name: spark.conf.get(name) for name in ("spark.sql.session.timeZone", "spark.sql.shuffle.partitions")}
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    yield bank
+    for name, value in before.items():
+        spark.conf.set(name, value)
 
+
+@pytest.mark.filterwarnings("ignore")  # of pandas and Matplotlib, which its process doesn't show
+def test_bank_checks_its_queries_and_draws_its_picture(
+    in_session: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run the demo's story: what ``told_by_bank`` says."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
+    (tmp_path / "temp").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert in_session.run(in_session.QUICK_SECONDS, in_session.QUICK_BATCHES, Path("out/picture.png"), Event()) == 0
+    told_by_bank(capsys.readouterr().out.splitlines(), tmp_path)
+
+
+@pytest.mark.long
+def test_bank_runs_as_a_program(tmp_path: Path, environment: dict[str, str]) -> None:
+    """Do the same as ``make demo`` does."""
+    told_by_bank(run("bank.py", "--quick", "--out", "out/picture.png", cwd=tmp_path, environment=environment), tmp_path)
+
+
+def told_by_bank(lines: list[str], tmp_path: Path) -> None:
+    """All checks hold, E's books are always right and without a cut they are not, the table has all queries, the
+    picture is where it says, and nothing else is left."""
     assert not [line for line in lines if "WRONG" in line]
     assert len([line for line in lines if line.startswith("checked: ")]) == 5
     assert any("read_uncommitted" in line and "read_committed" in line and "without a cut" in line for line in lines)
@@ -50,6 +86,14 @@ def test_bank_checks_its_queries_and_draws_its_picture(tmp_path: Path, environme
     assert (tmp_path / "out" / "picture.png").read_bytes().startswith(b"\x89PNG\r\n")
     assert list((tmp_path / "temp").iterdir()) == []
     assert {path.name for path in tmp_path.iterdir()} == {"temp", "out"}
+
+
+def test_bank_that_cannot_take_that_long_is_refused(tmp_path: Path, environment: dict[str, str]) -> None:
+    """Start the program with seconds that can't be: it has all that it imports, and says so before it begins."""
+    command = [sys.executable, str(EXAMPLES / "bank.py"), "--seconds", "0"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("error: --seconds must be above 0 and below 3600\n")
 
 
 @pytest.mark.long

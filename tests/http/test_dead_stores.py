@@ -18,6 +18,8 @@ from tests.metadata.postgres import server
 from tests.tiers.proxy import Fault, Proxy
 from txn_source.metadata.store.database_url import DatabaseUrl
 
+pytestmark = pytest.mark.usefixtures("s3")
+
 
 @pytest.fixture(autouse=True)
 def _ask_each_time(monkeypatch: pytest.MonkeyPatch) -> None:

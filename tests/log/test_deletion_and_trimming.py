@@ -365,7 +365,7 @@ def test_retried_append_is_answered_for_an_hour_after_its_hot_copy_is_gone(
 # Maintenance and garbage
 
 
-@pytest.mark.kinds("embedded", "postgres")
+@pytest.mark.also("postgres")
 def test_maintenance_does_what_the_policies_say(clocked_log: Log, clock: ManualClock) -> None:
     """Offload by age, then by size; delete after the lag; trim by age and size, each topic by its own policies."""
     log = clocked_log

@@ -59,6 +59,7 @@ def test_dropped_producers_take_their_threads_and_files_with_them(log: Log) -> N
     assert sorted(values(log, "orders"), key=int) == [b"%d" % number for number in range(20)]
 
 
+@pytest.mark.long
 def test_failed_producer_takes_its_thread_with_it(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run out of memory in a flush, and drop the producer: its thread ends, though messages wait for days."""
     log.create_topic("orders")

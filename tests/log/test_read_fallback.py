@@ -14,6 +14,7 @@ from tests.log import tiers
 from tests.log.reading import COMMITTED, UNCOMMITTED, told_by, values
 from tests.log.sites import Site
 from tests.log.tiers import Damage, everything
+from tests.selection import mostly_long
 from txn_source import InvalidArgumentError, Log, ReadPriority, SegmentUnreadableError, connect
 from txn_source.client.reading import batch_assembly, segment_entries
 from txn_source.metadata.store import copies, pages, sealing
@@ -108,7 +109,13 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 # One copy fails
 
 
-@pytest.mark.parametrize(("tier", "damage", "reason"), CASES, ids=IDS)
+@pytest.mark.parametrize(
+    ("tier", "damage", "reason"),
+    [
+        pytest.param(*case, id=name, marks=pytest.mark.long if number % 3 else ())
+        for number, (case, name) in enumerate(zip(CASES, IDS, strict=True))
+    ],
+)
 def test_failed_copy_is_left_for_the_other(
     filled: Filled, caplog: pytest.LogCaptureFixture, tier: Tier, damage: Damage, reason: str
 ) -> None:
@@ -139,7 +146,7 @@ def test_failed_copy_is_left_for_the_other(
         (Tier.BOOKKEEPER, tiers.cut_last_byte),
     ],
 )
-@pytest.mark.parametrize("handed_out", [0, 3])
+@pytest.mark.parametrize("handed_out", mostly_long([0, 3], 3))
 def test_copy_that_fails_in_the_middle_is_left_where_it_failed(
     filled: Filled, tier: Tier, damage: Damage, handed_out: int
 ) -> None:
@@ -223,7 +230,7 @@ def read_while(filled: Filled, tier: Tier, level: str, happens: Callable[[], obj
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("page_rows", [2, 50_000])
+@pytest.mark.parametrize("page_rows", mostly_long([2, 50_000], 2))
 def test_hot_copies_can_be_deleted_under_a_read(
     filled: Filled, monkeypatch: pytest.MonkeyPatch, level: str, page_rows: int
 ) -> None:

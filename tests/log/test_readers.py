@@ -106,6 +106,7 @@ def test_reader_leaves_nothing_behind(log: Log) -> None:
     assert log.subscriptions("t") == []
 
 
+@pytest.mark.long
 def test_reader_that_was_forgotten_ends_with_its_log(site: Site) -> None:
     """Drop a reader without closing it, and close the log."""
     log, other = site.open(), site.connect()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from itertools import product
 from typing import Any
 
 import pytest
@@ -54,9 +55,16 @@ def test_its_id_is_not_told_and_begins_nothing(calls: Calls, producers: list[Pro
     assert [each.id for each in calls.log.transactions(None)] == [txn.id]
 
 
-@LOST
-@pytest.mark.parametrize("end", ["commit", "abort"])
-@pytest.mark.parametrize("change", mostly_long(["fenced", "deleted", "both deleted", "stale"], "deleted", "stale"))
+@pytest.mark.parametrize(
+    ("change", "end", "lost"),
+    mostly_long(
+        product(("fenced", "deleted", "both deleted", "stale"), ("commit", "abort"), ("before", "after")),
+        ("deleted", "commit", "after"),
+        ("deleted", "abort", "before"),
+        ("stale", "commit", "after"),
+        ("stale", "abort", "before"),
+    ),
+)
 def test_what_happens_meanwhile_hides_nothing(calls: Calls, lost: str, end: str, change: str) -> None:
     """Fence, delete a topic or trim before the end is repeated: it says what came of the first try."""
     log = calls.log

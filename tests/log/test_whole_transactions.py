@@ -116,6 +116,7 @@ def test_abort_of_what_nobody_knows_is_no_call(calls: Calls, producers: list[Pro
 
 @pytest.mark.parametrize("lost", ["before", "after"])
 @pytest.mark.kinds("embedded", "objects")
+@pytest.mark.usefixtures("s3")
 def test_commit_whose_answer_was_lost_can_be_repeated(calls: Calls, producers: list[Producer], lost: str) -> None:
     """Lose the request or the answer, write something else, and commit again: it counts once."""
     txn = transfer(calls.log, producers)

@@ -49,40 +49,36 @@ def writer(log: Log) -> Writer:
 # Paths
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+def test_only_a_producers_own_files_can_be_registered(log: Log, writer: Writer) -> None:
+    """Register an entry in every file but one's own; then trim and delete, and find the victims where they were."""
+    entry = writer.write(0, b"x")
+    topic, producer = writer.view.topic.topic_id, writer.identity.producer_id
+    victims = [log.root / "metadata.db", log.root / "txnlog.json", log.root.parent / "victim.txt"]
+    victims[-1].write_text("mine")
+    before = stored(log)
+    for path in (
         "",
         "../victim.txt",
         "/etc/passwd",
         "metadata.db",
         "txnlog.json",
-        "{own}/../../../metadata.db",
-        "/{own}",
-        "./{own}",
-        "{own}.arrow",
-        "{own}\n",
-        "segments/{topic}/0/1-{producer}-0123456789AB.arrow",
-        "segments/{topic}/00/1-{producer}-0123456789ab.arrow",
-        "segments/{topic}/1/1-{producer}-0123456789ab.arrow",
-        "segments/{topic}/9/1-{producer}-0123456789ab.arrow",
-        "segments/{topic}/0/1-{producer}9-0123456789ab.arrow",
-        "segments/{topic}/0/1-0-0123456789ab.arrow",
-        "segments/{other}/0/1-{producer}-0123456789ab.arrow",
-        "segments/{topic}/0/1-{producer}-" + "a" * 1_000_000 + ".arrow",
-    ],
-)
-def test_only_a_producers_own_files_can_be_registered(log: Log, writer: Writer, path: str) -> None:
-    """Register an entry in every file but one's own; then trim and delete, and find the victims where they were."""
-    entry = writer.write(0, b"x")
-    topic = writer.view.topic.topic_id
-    named = path.format(own=entry.segment, topic=topic, other=topic + 1, producer=writer.identity.producer_id)
-    victims = [log.root / "metadata.db", log.root / "txnlog.json", log.root.parent / "victim.txt"]
-    victims[-1].write_text("mine")
-    before = stored(log)
-    with pytest.raises(InvalidArgumentError):
-        writer.append([replace(entry, segment=named)])
-    assert stored(log) == before
+        f"{entry.segment}/../../../metadata.db",
+        f"/{entry.segment}",
+        f"./{entry.segment}",
+        f"{entry.segment}.arrow",
+        f"{entry.segment}\n",
+        f"segments/{topic}/0/1-{producer}-0123456789AB.arrow",
+        f"segments/{topic}/00/1-{producer}-0123456789ab.arrow",
+        f"segments/{topic}/1/1-{producer}-0123456789ab.arrow",
+        f"segments/{topic}/9/1-{producer}-0123456789ab.arrow",
+        f"segments/{topic}/0/1-{producer}9-0123456789ab.arrow",
+        f"segments/{topic}/0/1-0-0123456789ab.arrow",
+        f"segments/{topic + 1}/0/1-{producer}-0123456789ab.arrow",
+        f"segments/{topic}/0/1-{producer}-" + "a" * 1_000_000 + ".arrow",
+    ):
+        with pytest.raises(InvalidArgumentError):
+            writer.append([replace(entry, segment=path)])
+        assert stored(log) == before, path[:100]
     assert writer.append([entry])
     log.roll_ledger("orders")
     log.trim("orders", older_than=0)

@@ -28,7 +28,7 @@ _POLICIES = pb.TopicPolicies(ledger_max_entries=10, ledger_max_bytes=1 << 20, le
     ],
     ids=["create", "update", "delete", "roll", "open", "open transactional", "begin"],
 )
-@pytest.mark.kinds("embedded", "postgres")
+@pytest.mark.also("postgres")
 def test_repetition_is_answered_as_the_first_time(site: Site, method: str, request_: Any) -> None:
     """Call three times with one id and once with another; then look whether the log changed by a repetition."""
     log = site.connect()

@@ -137,6 +137,7 @@ def test_consumer_goes_on_with_another_service(two: tuple[Site, Site]) -> None:
         assert log.stats("t").subscriptions["s"].backlog == 0
 
 
+@pytest.mark.long
 def test_shared_consumers_at_different_services_get_their_share(two: tuple[Site, Site]) -> None:
     """Connect one consumer at each service, and write at the first: both get some, and all acknowledgements count.
 

@@ -5,7 +5,6 @@ Most tests do with the source what Spark does, without it (``plain.py``); those 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,18 +17,13 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 import txn_source
-from tests.log.objects import SURROUNDINGS
 from tests.spark.plain import Frame, Query, logs_closed, write_table
 from txn_source.client.target import Target
 from txn_source.metadata.service.server import Server
 from txn_source.model.errors import TxnLogError
-from txn_source.spark.catalog.jar import jar
 
 MESSAGE_LINES_MAX = 8
 """Spark's own first and last line, two frames at most (with their marks), and the error itself."""
-
-CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""How Spark keeps its checkpoints: by its usual way Hadoop starts ten processes for each file on a local disk."""
 
 
 class Read(Protocol):
@@ -50,33 +44,6 @@ def _transactions_that_last() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(txn_source.Log.begin_transaction, "__defaults__", (900.0,))
         yield
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with two cores; its time zone is not UTC, so that times mixed up show."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        for name, value in SURROUNDINGS.items():  # workers have the surroundings of Java's process
-            patch.setenv(name, value)
-        session = (
-            SparkSession.builder.master("local[2]")
-            .appName("txnlog tests")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.memory", "2g")
-            .config("spark.jars", str(jar()))
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.sql.session.timeZone", "Asia/Kolkata")
-            .config("spark.sql.streaming.checkpointFileManagerClass", CHECKPOINTS)
-            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-            .getOrCreate()
-        )
-        session.sparkContext.setLogLevel("OFF")
-        yield session
-        session.stop()
 
 
 @pytest.fixture

@@ -63,6 +63,7 @@ def segments(root: Path) -> set[str]:
     return {path.relative_to(root).as_posix() for path in (root / "segments").rglob("*.arrow")}
 
 
+@pytest.mark.long
 def test_process_that_plans_or_commits_a_write_loads_no_pandas(root: Path, log: txn_source.Log) -> None:
     """Do in a process of its own what Spark starts two for in each batch of a stream: loading pandas, which pyarrow
     does when it makes an array of numpy's, would take them longer than their work."""

@@ -26,13 +26,6 @@ def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    """An S3 endpoint; tests use buckets of their own."""
-    with S3Server() as server:
-        yield server
-
-
 def place(port: int, **options: object) -> S3Place:
     given = {
         "bucket": "bucket", "endpoint": f"http://127.0.0.1:{port}", "region": "us-east-1",

@@ -1,8 +1,7 @@
-"""What a story needs that other folders have: Spark, and ``txnlog`` as a process."""
+"""What a story needs that another folder has: ``txnlog`` as a process."""
 
 from __future__ import annotations
 
 from tests.cli.conftest import spawn
-from tests.spark.conftest import spark
 
-__all__ = ["spark", "spawn"]
+__all__ = ["spawn"]

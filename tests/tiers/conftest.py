@@ -16,13 +16,6 @@ from txn_source.storage import object_store
 from txn_source.storage.s3_client import S3Client
 
 
-@pytest.fixture(scope="session")
-def s3() -> Iterator[S3Server]:
-    """An S3 endpoint; tests use buckets of their own."""
-    with S3Server() as server:
-        yield server
-
-
 @pytest.fixture(autouse=True)
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the SDK credentials as its users do, and keep it from looking for others."""
@@ -59,10 +52,9 @@ def log(embedded_site: Site) -> Log:
 
 
 @pytest.fixture(params=[kind if kind == "s3" else pytest.param(kind, marks=pytest.mark.long) for kind in KINDS])
-def store(request: pytest.FixtureRequest, embedded_site: Site, tmp_path: Path) -> Store:
+def store(request: pytest.FixtureRequest, embedded_site: Site, tmp_path: Path, s3: S3Server) -> Store:
     """A store of each kind, set as the target of all offloads by ``log_with_store``."""
-    server = request.getfixturevalue("s3") if request.param == "s3" else None
-    return make_store(request.param, embedded_site.root, tmp_path / "objects", server)
+    return make_store(request.param, embedded_site.root, tmp_path / "objects", s3 if request.param == "s3" else None)
 
 
 @pytest.fixture

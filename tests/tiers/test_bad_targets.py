@@ -126,6 +126,7 @@ def guarded(server: S3Server) -> Iterator[None]:
         server.check_credentials(False)
 
 
+@pytest.mark.long
 def test_credentials_without_the_right_to_write(
     log: Log, s3: S3Server, bucket: Bucket, before: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -232,6 +232,7 @@ def test_files_that_wait_for_their_deletion_are_no_garbage(tmp_path: Path) -> No
         assert look(root).findings == ()
 
 
+@pytest.mark.long
 def test_log_with_copies_has_no_finding_while_roots_come_and_go(log: Log, roots: Roots) -> None:
     """Write with acknowledgements of two of three roots while the doctor looks: copies that are on their way are no
     finding."""

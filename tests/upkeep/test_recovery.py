@@ -200,6 +200,7 @@ def test_what_is_lost_stays_until_that_is_settled(root: Path, way: str) -> None:
         assert not path.exists()
 
 
+@pytest.mark.usefixtures("s3")
 def test_log_on_an_object_store_is_recovered(tmp_path: Path) -> None:
     """Keep the metadata in a file beside a bucket, lose it, and make it of the snapshot in the bucket."""
     uri, file = new_prefix(), tmp_path / "log.db"

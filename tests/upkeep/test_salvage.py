@@ -124,6 +124,7 @@ def test_log_without_any_metadata_is_read(root: Path, tmp_path: Path) -> None:
         salvage(tmp_path / "out")
 
 
+@pytest.mark.usefixtures("s3")
 def test_log_on_an_object_store_is_read(tmp_path: Path) -> None:
     """Do the same with a bucket, whose objects have entries of all partitions."""
     uri, file = new_prefix(), tmp_path / "log.db"

@@ -12,8 +12,6 @@ from tests.console.browser.browsing import Watch
 from tests.console.browser.conftest import Guarded, Shown
 from txn_source import Transaction
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 _POLL_MS = 2100
 
 Hanging = Callable[[str], Transaction]

@@ -14,8 +14,6 @@ from tests.console.browser.conftest import Guarded, Shown
 from tests.console.demo import console_over
 from tests.log.test_kills import lasting_port
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 _POLL_MS = 2100
 _FIGURES_MS = 13_000
 

@@ -12,8 +12,6 @@ from tests.console.browser.browsing import PHONE, Watch, overflow
 from tests.console.browser.conftest import Shown
 from tests.console.demo import BOOKINGS, ORDERS
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 STRANGE = "strange"
 _HTML = "<img src=x onerror=\"console.error('ran')\"><script>console.error('ran')</script>"
 _TURNED = "abc\u202egpj.exe"
@@ -43,6 +41,7 @@ def count(page: Page, text: str) -> Locator:
     return page.get_by_role("main").get_by_text(text)
 
 
+@pytest.mark.long
 def test_each_level_shows_what_its_readers_see(page: Page, shown: Shown) -> None:
     page.goto("#/messages")
     page.get_by_role("list", name="Topics").get_by_role("link", name=BOOKINGS).click()

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 _DAY = 86_400_000
 
 

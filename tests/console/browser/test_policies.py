@@ -9,8 +9,6 @@ from tests.console.browser.browsing import PHONE, Watch, overflow
 from tests.console.browser.conftest import Shown
 from tests.console.demo import BOOKINGS, PAYMENTS
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 
 @pytest.mark.long
 def test_value_in_force_and_those_that_it_masks(page: Page, shown: Shown) -> None:

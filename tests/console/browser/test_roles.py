@@ -11,8 +11,6 @@ from playwright.sync_api import Browser, Page, expect
 from tests.console.browser.browsing import DESKTOP, Watch
 from tests.console.test_roles import BANK, SHOP, Roled
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 Visit = Callable[..., Page]
 
 

@@ -11,8 +11,6 @@ from tests.console.browser.browsing import PHONE, Watch, overflow, poll
 from tests.console.browser.conftest import Shown
 from tests.console.demo import BOOKINGS, ORDERS
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 _SUMMARY = "Seek: deliver messages again, or skip some"
 
 

@@ -13,8 +13,6 @@ from tests.console.browser.conftest import Shown
 from tests.console.demo import console_over
 from txn_source import connect
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 _POLL_MS = 2100
 _MANY = 150
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.fs as fs
@@ -18,15 +17,9 @@ from txn_source.model.errors import DataLossError, LogNotFoundError, SegmentUnre
 from txn_source.model.position import Position
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with S3Server() as server:
-        yield server
-
-
 @pytest.fixture
-def bucket(server: S3Server) -> Bucket:
-    return server.make_bucket()
+def bucket(s3: S3Server) -> Bucket:
+    return s3.make_bucket()
 
 
 def _system(endpoint: str) -> fs.S3FileSystem:
@@ -51,12 +44,12 @@ def _upload(bucket: Bucket, folder: Path) -> None:
 
 @pytest.mark.long
 def test_bucket_gives_what_a_folder_gives(
-    server: S3Server, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    s3: S3Server, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Copy a sample's objects to a bucket: the same topics and rows, in pieces of any size."""
     case = unpack("plain-batch", tmp_path)
     _upload(bucket, case.folder / "objects")
-    remote = PulsarLog(_system(server.endpoint), f"{bucket.name}/folder")
+    remote = PulsarLog(_system(s3.endpoint), f"{bucket.name}/folder")
     for size in (10_000, 4 << 20):
         monkeypatch.setattr("txn_source.foreign.pulsar.data_object.PIECE_BYTES", size)
         for here, there in zip(partitions(case.log()), partitions(remote), strict=True):
@@ -64,15 +57,15 @@ def test_bucket_gives_what_a_folder_gives(
             assert rows_of(here, whole(here)) == rows_of(there, whole(there), unit_bytes=3000)
 
 
-def test_store_that_does_not_answer(server: S3Server, bucket: Bucket, tmp_path: Path) -> None:
+def test_store_that_does_not_answer(s3: S3Server, bucket: Bucket, tmp_path: Path) -> None:
     """List a store that isn't there and a bucket without objects; delete an object under an open log."""
     with pytest.raises(SegmentUnreadableError, match="can't be listed: the store can't be reached"):
         PulsarLog(_system("127.0.0.1:9"), "bucket/folder")
     with pytest.raises(LogNotFoundError):
-        PulsarLog(_system(server.endpoint), f"{bucket.name}/folder")
+        PulsarLog(_system(s3.endpoint), f"{bucket.name}/folder")
     write_ledger(tmp_path, 3, [batch([Sent(b"a")], Frame(codec=LZ4))])
     _upload(bucket, tmp_path)
-    [partition] = partitions(PulsarLog(_system(server.endpoint), f"{bucket.name}/folder"))
+    [partition] = partitions(PulsarLog(_system(s3.endpoint), f"{bucket.name}/folder"))
     for name in bucket.files():
         bucket.remove(name)
     with pytest.raises(DataLossError, match="is gone"):

@@ -103,6 +103,7 @@ def _check(bank: Bank, topic: str, predicates: list[str]) -> None:
         assert mine == spark, predicate
 
 
+@pytest.mark.long
 def test_what_the_filters_exclude_is_not_read(bank: Bank, numbers: str) -> None:
     for path in bank.segments(numbers):
         if path.parent.name == "0":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.spark.sql.conftest import Statements
 
 
@@ -13,6 +15,7 @@ def test_columns_are_described(orders: Statements) -> None:
     assert "[UNRESOLVED_COLUMN.WITH_SUGGESTION]" in orders.refused("DESCRIBE {ns}.orders nope")
 
 
+@pytest.mark.long
 def test_more_is_described_if_asked_for(orders: Statements) -> None:
     described = {row[0]: row[1] for row in orders.sql("DESCRIBE EXTENDED {ns}.orders").collect()}
     assert (described["__partition"], described["__publish_time"]) == ("int", "timestamp")
