@@ -19,10 +19,11 @@ from txn_source import InvalidArgumentError, LogNotFoundError, StorageWriteError
 from txn_source.client.target import metadata_url as database
 from txn_source.client.target import open_service
 from txn_source.metadata.service.server import Server
+from txn_source.storage import root_marker
 from txn_source.storage.object_requests import S3Requests, requests_for
-from txn_source.storage.object_root import root_at
+from txn_source.storage.object_root import ObjectRoot, root_at
 from txn_source.storage.object_store import s3_place_of
-from txn_source.storage.root_marker import log_id_at
+from txn_source.storage.root_marker import log_id_at, new_log_id
 
 
 @pytest.fixture
@@ -93,6 +94,21 @@ def test_two_logs_never_share_a_prefix(uri: str, tmp_path: Path, bucket: Bucket)
     with pytest.raises(InvalidArgumentError, match="is the root of the log"):
         txn_source.connect(uri, metadata=tmp_path / "other.db")
     assert bucket.read("txnlog.json") == marker
+
+
+def test_logs_that_are_made_at_the_same_moment_share_no_prefix(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let another log be made between the look at the prefix and the marker: it keeps the prefix."""
+    root = root_at(uri)
+    first, second = (new_log_id(root) for _ in range(2))
+    looks = [lambda _: root_marker.claim(root, first)]  # and finds nothing, as before it was made
+
+    def look(at: ObjectRoot) -> str | None:
+        return looks.pop()(at) if looks else log_id_at(at)
+
+    monkeypatch.setattr(root_marker, "log_id_at", look)
+    with pytest.raises(InvalidArgumentError, match=f"is the root of the log {first}"):
+        root_marker.claim(root, second)
+    assert log_id_at(root) == first
 
 
 def test_metadata_in_use_makes_no_second_prefix(uri: str, tmp_path: Path) -> None:
