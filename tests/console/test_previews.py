@@ -15,6 +15,8 @@ from tests.access.authority import Signer
 from tests.console.asked import Asked
 from tests.console.test_messages import all_pages, fill
 from tests.log.reading import eventually
+from tests.selection import for_each
+from txn_source import connect
 from txn_source.console import previews
 from txn_source.console.previews import InProcesses
 from txn_source.metadata.access.door import Door
@@ -26,6 +28,14 @@ from txn_source.metadata.access.tokens import Verifier
 def asked(tmp_path: Path) -> Iterator[Asked]:
     with Asked(tmp_path / "log", previews=InProcesses()) as made:
         yield made
+
+
+@pytest.fixture
+def log_with_topic(tmp_path: Path) -> Path:
+    """A log with an empty topic ``t``."""
+    with connect(tmp_path / "log") as log:
+        log.create_topic("t")
+    return tmp_path / "log"
 
 
 def test_pages_are_the_same_as_in_the_service(asked: Asked, tmp_path: Path) -> None:
@@ -58,20 +68,29 @@ def test_page_that_needs_too_much_memory_is_an_error_of_its_request(
     assert len(asked.get("messages", topic="t").rows) == 1
 
 
-@pytest.mark.parametrize(
-    "says", [b"", b"\x00\x00", b"\x00\x00\x00\x05q[1]!" * 3], ids=["nothing", "a part", "other things"]
+@for_each(
+    "says",
+    [
+        b"",
+        b"\x00\x00",  # a part of a message
+        b"\x00\x00\x00\x05q[1]!" * 3,
+        b"\x00\x00\x00\x02r!",
+        b"\x00\x00\x00\x02r\xff",
+        b"\x00\x00\x00\x05rnull",
+        b"\x00\x00\x27\x11r" + b"[" * 10_000,
+        b"\x00\x00\x00\x02e!",
+    ],
 )
-def test_process_that_is_under_another_s_control_costs_its_page(
-    asked: Asked, monkeypatch: pytest.MonkeyPatch, says: bytes
+def test_process_that_an_attacker_controls_costs_its_page(
+    log_with_topic: Path, monkeypatch: pytest.MonkeyPatch, says: bytes
 ) -> None:
     """Let a process send something else than a page, and stay: its page is an error, in time."""
-    asked.log.create_topic("t")
     code = f"import os, sys, time; os.write(int(sys.argv[1]), {says!r}); time.sleep(600)"
-    with monkeypatch.context() as patched:
+    with monkeypatch.context() as patched, Asked(log_with_topic, previews=InProcesses()) as asked:
         patched.setattr(previews, "_PAGE_S", 0.5)
         patched.setattr(previews, "_PROGRAM", ["-c", code])
         answer = asked.get("messages", topic="t")
-        assert (answer.status, answer.code) == (429, "LIMIT_EXCEEDED")
+        assert (answer.status, answer.code) == (429, "LIMIT_EXCEEDED"), answer.body
 
 
 @pytest.mark.long

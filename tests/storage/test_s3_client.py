@@ -151,6 +151,14 @@ def test_writes_are_tried_until_their_deadline() -> None:
         assert asked[0] == before + 2
 
 
+def test_a_short_deadline_has_room_for_another_try() -> None:
+    """Be busy once, and give the write a second for all tries."""
+    answers = [b"HTTP/1.1 %s\r\nConnection: close\r\nContent-Length: 0\r\n\r\n" % s for s in (b"200 OK", b"503 Busy")]
+    with store(lambda connection, _: connection.sendall(answers.pop())) as port:
+        S3Client(place(port, write_deadline=1.0), clock=lambda: 0.0, sleep=lambda _: None).put("key", b"1")
+    assert answers == []
+
+
 def test_credentials_are_looked_for_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse the first key: another one in the file is taken at once; one in the environment without being refused."""
     for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):

@@ -12,6 +12,7 @@ once): reads a few times, since readers may have another copy; writes until thei
 from __future__ import annotations
 
 import io
+import math
 import os
 import random
 import socket
@@ -30,7 +31,8 @@ from txn_source.storage.store_errors import AlreadyThereError, StoreError
 R = TypeVar("R")
 _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 3.0
 _LEAST_TRY_S = 1.0
-"""No try is made that would have less: it would end for want of time, and hide why those before it failed."""
+"""No write is tried again with less time than this, or than a quarter of its deadline: the try would end for want of
+time, and hide why those before it failed."""
 _LEAST_BYTES_PER_S = 128 << 10
 """Slower than this a request counts as failed."""
 _PIECE_BYTES = 128 << 10
@@ -170,7 +172,7 @@ class S3Client:
 
         seconds = self._place.write_deadline if within_s is None else min(within_s, self._place.write_deadline)
         try:
-            self._tried(once, len(data), until=self._clock() + seconds)
+            self._tried(once, len(data), within_s=seconds)
         except AlreadyThereError:
             return
 
@@ -225,14 +227,16 @@ class S3Client:
         return self._tried(once, 0, attempts=self._place.max_attempts)
 
     def _tried(
-        self, once: Callable[[Any, Call], R], size: int, *, attempts: int | None = None, until: float | None = None
+        self, once: Callable[[Any, Call], R], size: int, *, attempts: int | None = None, within_s: float | None = None
     ) -> R:
         """Carry out a request, again if what failed may pass."""
         number, is_new = 0, False
         allowed = 2 * self._place.request_timeout + size / _LEAST_BYTES_PER_S
+        limit = math.inf if within_s is None else within_s
+        until, least = self._clock() + limit, min(_LEAST_TRY_S, limit / 4)
         while True:
             number += 1
-            seconds = allowed if until is None else min(allowed, until - self._clock())
+            seconds = min(allowed, until - self._clock())
             client = self._client()
             try:
                 return answered(seconds, partial(_told, once, client))
@@ -244,7 +248,7 @@ class S3Client:
                 continue
             except StoreError as error:
                 pause = random.uniform(0, min(_LONGEST_PAUSE_S, _PAUSE_S * 2**number))
-                over = until is not None and self._clock() + pause + _LEAST_TRY_S >= until
+                over = self._clock() + pause + least >= until
                 if not error.passing or over or (attempts is not None and number >= attempts):
                     raise
             self._sleep(pause)

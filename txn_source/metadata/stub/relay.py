@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
+from google.protobuf.message import DecodeError
+
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol.convert import error_from_wire, error_to_wire
 from txn_source.metadata.stub.transport import Transport
@@ -63,22 +65,20 @@ class RelayedTransport:
 
 
 def result_of(connection: Connection, transport: Transport, answer: Callable[[Any], Any]) -> Any:
-    """Answer a process until it has a result; return that.
+    """Answer a process until it has a result, a JSON object; return that.
 
-    The process may be under anybody's control, and may send a part of a message: whoever calls kills it in time.
-    ``transport`` makes its calls, and ``answer`` answers its other questions.
+    An attacker may control the process. It may send anything, or stop in the middle of a message, so the caller kills
+    it after a while. ``transport`` makes its calls, and ``answer`` answers its other questions.
 
     Raises:
-        EOFError, OSError: it has ended.
+        EOFError, OSError: it has ended, or its result can't be decoded.
         TxnLogError: the error that it ended with.
     """
     while True:
         data = connection.recv_bytes(_MOST)
         kind, data = data[:1], data[1:]
-        if kind == b"r":
-            return json.loads(data)
-        if kind == b"e":
-            raise error_from_wire(pb.Error.FromString(data))
+        if kind in (b"r", b"e"):
+            return _end(kind, data)
         try:
             if kind == b"q":
                 found = json.dumps(answer(json.loads(data))).encode()
@@ -90,6 +90,19 @@ def result_of(connection: Connection, transport: Transport, answer: Callable[[An
             connection.send_bytes(_error(error))
         else:
             connection.send_bytes(b"o" + found)
+
+
+def _end(kind: bytes, data: bytes) -> Any:
+    """Return a process's result, or raise its error."""
+    try:
+        found = json.loads(data) if kind == b"r" else error_from_wire(pb.Error.FromString(data))
+    except (ValueError, RecursionError, DecodeError) as error:
+        raise EOFError(f"its result can't be decoded: {error}") from None
+    if isinstance(found, TxnLogError):
+        raise found
+    if not isinstance(found, dict):
+        raise EOFError("its result is no JSON object")
+    return found
 
 
 def _error(error: Exception) -> bytes:
