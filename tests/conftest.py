@@ -26,7 +26,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", _JAVA)
 os.environ["PYTHONPATH"] = str(Path(__file__).with_name("start"))  # see there
 
 _TIMELESS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
-settings.register_profile("repeatable", derandomize=True, **_TIMELESS)
+settings.register_profile("repeatable", derandomize=True, max_examples=30, **_TIMELESS)
 settings.register_profile("exploring", **_TIMELESS)
 settings.load_profile("repeatable")  # before test modules are imported, whose own settings are changes of it
 
@@ -107,7 +107,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = next((name for name in _KEPT if name in getattr(item, "fixturenames", ())), None)
         if kept is not None:
             item.add_marker(pytest.mark.xdist_group(kept))
-        order[item] = 1 if item.get_closest_marker("early") else 2 * _KEPT.index(kept) if kept else 2 * len(_KEPT)
+        order[item] = len(_KEPT) if kept is None else _KEPT.index(kept)
     items.sort(key=order.__getitem__)
     if not config.getoption("--all"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])

@@ -41,6 +41,7 @@ def address_of(process: subprocess.Popen[bytes]) -> str:
     return found[1]
 
 
+@pytest.mark.long
 def test_commands_of_the_document(tmp_path: Path, bare: Any, spawn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run each of them in an empty folder with a certificate; only the address and the root are another one."""
     monkeypatch.chdir(tmp_path)

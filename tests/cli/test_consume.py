@@ -146,6 +146,7 @@ def test_follow_prints_what_arrives_until_interrupted(spawn: Any, log: txn_sourc
     assert process.returncode == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [[], pytest.param(["--follow"], marks=pytest.mark.long)], ids=["once", "follow"])
 def test_reader_that_goes_away_is_no_error(options: list[str], spawn: Any, log: txn_source.Log, root: Path) -> None:
     """As in `txnlog consume ... | head -1`: read one of many lines, close the pipe, and look at status and errors."""

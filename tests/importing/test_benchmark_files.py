@@ -9,9 +9,10 @@ import pytest
 import txn_source
 from benchmarks import pulsar_ledgers
 from benchmarks.kafka_files import ROWS, write_empty_segments, write_partition
+from tests.selection import mostly_long
 
 
-@pytest.mark.parametrize("options", [{}, {"codec": "lz4"}, {"half_aborted": True}])
+@pytest.mark.parametrize("options", mostly_long([{}, {"codec": "lz4"}, {"half_aborted": True}], {"half_aborted": True}))
 def test_kafka_s_files_are_sound(options: dict[str, object], tmp_path: Path) -> None:
     """Several segments, a transaction index where something is aborted, and nothing that is undecided."""
     rows = sum(write_partition(tmp_path, index, 7, segment=200_000, **options) for index in range(2))  # type: ignore[arg-type]

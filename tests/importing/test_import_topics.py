@@ -17,6 +17,7 @@ from tests.foreign.kafka.partition_writer import PartitionWriter
 from tests.foreign.pulsar.offload_writer import Sent, batch, write_ledger
 from tests.importing.imported_topics import ApartWriter, target_rows, write_shared_transactions
 from tests.log.sites import ManualClock, Site
+from tests.selection import mostly_long
 from txn_source import IsolationLevel
 from txn_source.cli.app import app
 from txn_source.importing import import_topics, importer
@@ -77,7 +78,7 @@ def test_undecided_transactions_are_left_to_a_later_run(source: PartitionWriter,
     assert import_topics(text, "t", log).messages == 0
 
 
-@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("commit", mostly_long([True, False], True))
 def test_undecided_transactions_can_be_kept_open(source: PartitionWriter, log: txn_source.Log, commit: bool) -> None:
     """Both levels show what the source shows, before its transaction ends and after that."""
     text = f"kafka:{source.root}"

@@ -195,7 +195,7 @@ def test_columns_that_are_constant_in_entries_need_no_second_file(log: Log) -> N
 # Crashes and deletion
 
 
-@pytest.mark.parametrize("call", [1, 2])
+@pytest.mark.parametrize("call", mostly_long([1, 2], 1))
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_crash_between_the_files_leaves_none_that_nobody_knows(
     clocked_site: Site, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, call: int, moment: str

@@ -11,6 +11,7 @@ from tests.log.holding import holding
 from tests.log.meddling import Meddling
 from tests.log.reading import BY_HAND, UNCOMMITTED, eventually, values
 from tests.log.sites import Site
+from tests.selection import mostly_long
 from txn_source import (
     AcknowledgedElsewhereError,
     Consumer,
@@ -47,7 +48,7 @@ def backlog(log: Log) -> int:
     return sum(partition.backlog for partition in log.subscription("t", "s").partitions)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_long(KINDS, "exclusive", "shared"))
 def test_acknowledgements_count_with_the_commit(log: Log, kind: str) -> None:
     """Look at the cursor and the results before and after the commit; then consume the rest."""
     _, ids = numbered(log)
@@ -61,7 +62,7 @@ def test_acknowledgements_count_with_the_commit(log: Log, kind: str) -> None:
     assert take(subscribe(log, type=kind), 6) == VALUES[4:]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_long(KINDS, "exclusive", "shared"))
 def test_aborted_transaction_delivers_its_messages_again(log: Log, kind: str) -> None:
     """Abort, and process again: each result is there once."""
     numbered(log)
@@ -78,7 +79,7 @@ def test_aborted_transaction_delivers_its_messages_again(log: Log, kind: str) ->
     assert consumer.receive(0.0) is None
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_long(KINDS, "exclusive", "shared"))
 @pytest.mark.parametrize("ended", ["time", "operator"])
 def test_messages_of_a_transaction_that_ends_by_itself_come_again(site: Site, kind: str, ended: str) -> None:
     """Let a transaction time out, or abort it as an operator: its messages are redelivered without ``abort``."""
@@ -206,7 +207,7 @@ def test_commit_of_messages_that_come_again_is_refused(
     assert values(log, "out") == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_long(KINDS, "exclusive", "shared"))
 def test_zombies_commit_is_refused(site: Site, kind: str) -> None:
     """Cut a consumer off that doesn't know it yet, and let another one do its work: the results are there once."""
     log, way = holding(site)

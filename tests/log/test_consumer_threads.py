@@ -13,6 +13,7 @@ import pytest
 from tests.log.consuming import WAIT_S, numbered, subscribe
 from tests.log.reading import BY_HAND, eventually, send_each
 from tests.log.sites import Site
+from tests.selection import mostly_long
 from txn_source import Consumer, InvalidArgumentError, Log, MessageBatch, TxnLogError
 
 PRODUCERS, EACH = 3, 120
@@ -90,7 +91,7 @@ def acknowledged(log: Log) -> bool:
     return sum(p.backlog for p in log.subscription("t", "s").partitions) == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_long(KINDS, "shared"))
 def test_each_message_goes_to_one_thread(log: Log, kind: str) -> None:
     """Receive in six threads, one by one, in batches and in transactions, while three threads produce."""
     log.create_topic("t", 2)
@@ -155,7 +156,7 @@ def test_cumulative_acknowledgements_cover_what_other_threads_hold(log: Log) -> 
     assert acknowledged(log)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_long(KINDS, "shared"))
 def test_refused_messages_come_again_to_some_thread(log: Log, kind: str) -> None:
     """Refuse each message once, from four threads: each comes twice or more, and in the end all are acknowledged."""
     log.create_topic("t", 2)

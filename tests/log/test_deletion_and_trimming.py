@@ -48,7 +48,9 @@ def fill(log: Log, ledgers: int = 4, topic: str = "orders", **policies: object) 
 # Deleting copies
 
 
-@pytest.mark.parametrize("scope", [{"topic": "orders"}, {"namespace": "public/default"}, {}], ids=str)
+@pytest.mark.parametrize(
+    "scope", mostly_long([{"topic": "orders"}, {"namespace": "public/default"}, {}], {"topic": "orders"}), ids=str
+)
 @pytest.mark.files
 def test_hot_copies_are_deleted_after_more_than_the_lag(
     clocked_log: Log, clock: ManualClock, scope: dict[str, str]

@@ -74,6 +74,7 @@ def test_message_that_kills_its_process_becomes_a_dead_letter(site: Site, kind: 
     assert log.subscription("t", "s").partitions[0].backlog == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", mostly_long(KINDS, "exclusive"))
 def test_batch_that_comes_again_counts_before_it_is_received(log: Log, site: Site, kind: str) -> None:
     """Let the fourth message of a batch kill who receives it, twice: the whole batch counts each time."""
@@ -88,7 +89,7 @@ def test_batch_that_comes_again_counts_before_it_is_received(log: Log, site: Sit
         assert [(m.value, m.redelivery_count) for m in (receive(consumer) for _ in VALUES)] == [(v, 2) for v in VALUES]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_long(KINDS, "exclusive", "shared"))
 def test_queued_messages_keep_their_counts(log: Log, kind: str) -> None:
     """Receive two of ten and close, refuse the third, ask for a redelivery: each message counts what ``receive`` has
     returned of it."""

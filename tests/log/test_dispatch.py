@@ -11,6 +11,7 @@ from tests.log.consuming import numbered, receive, subscribe
 from tests.log.holding import HoldingWay, holding
 from tests.log.reading import eventually, send_each
 from tests.log.sites import Site
+from tests.selection import mostly_long
 from txn_source import Consumer
 from txn_source.metadata.delivery import row_dispatch
 from txn_source.metadata.delivery.consumer_hub import ConsumerHub
@@ -20,7 +21,7 @@ from txn_source.metadata.store import deliveries
 CONSUMERS = 12
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 5])
+@pytest.mark.parametrize("at_once", mostly_long([1, 2, 5], 2))
 def test_shared_entries_are_handed_out_in_bounded_steps(
     site: Site, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 from tests.log.consuming import VALUES, numbered, receive, subscribe
+from tests.selection import mostly_long
 from txn_source import FailedError, Log, connect
 from txn_source.client.consuming import consumer as consumers
 from txn_source.client.consuming.consumer import Consumer
@@ -58,7 +59,7 @@ def test_interrupt_while_nothing_comes_changes_nothing(log: Log, kind: str) -> N
 
 
 @KINDS
-@pytest.mark.parametrize("call", ["receive", "receive_batch"])
+@pytest.mark.parametrize("call", mostly_long(["receive", "receive_batch"], "receive_batch"))
 def test_interrupt_while_messages_are_read_loses_none(log: Log, kind: str, call: str) -> None:
     """Press Ctrl-C during a read: the call ends after the read, and the next call returns the first message."""
     numbered(log)
@@ -78,7 +79,7 @@ def test_interrupt_while_messages_are_read_loses_none(log: Log, kind: str, call:
 
 
 @KINDS
-@pytest.mark.parametrize("call", ["receive", "receive_batch"])
+@pytest.mark.parametrize("call", mostly_long(["receive", "receive_batch"], "receive_batch"))
 def test_struck_consumer_has_failed_and_the_next_one_goes_on(log: Log, kind: str, call: str) -> None:
     """Raise MemoryError in a read: later calls raise FAILED, ``close`` acknowledges, and the rest is redelivered."""
     numbered(log)

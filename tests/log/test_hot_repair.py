@@ -9,6 +9,7 @@ import pytest
 
 from tests.log.reading import BY_HAND, send_each, values
 from tests.log.roots import Roots, log, roots, spoil
+from tests.selection import mostly_long
 from txn_source import Log
 from txn_source.client import segment_copying
 from txn_source.client.tiering.garbage import collect_garbage
@@ -38,7 +39,7 @@ def written(log: Log, roots: Roots) -> dict[str, bytes]:
     return contents(roots, "main")
 
 
-@pytest.mark.parametrize("lost", ["main", "b", "c"])
+@pytest.mark.parametrize("lost", mostly_long(["main", "b", "c"], "main"))
 def test_lost_root_is_filled_again(log: Log, roots: Roots, written: dict[str, bytes], lost: str) -> None:
     """Lose all of a root: while it is away nothing is given up; made anew it gets all files."""
     shutil.rmtree(roots[lost] / "segments" if lost == "main" else roots[lost])
@@ -54,7 +55,7 @@ def test_lost_root_is_filled_again(log: Log, roots: Roots, written: dict[str, by
     assert [root.short_entries for root in log.roots()] == [0, 0, 0]
 
 
-@pytest.mark.parametrize("damage", ["gone", "short", "flipped"])
+@pytest.mark.parametrize("damage", mostly_long(["gone", "short", "flipped"], "gone", "flipped"))
 def test_single_files_are_mended(log: Log, roots: Roots, written: dict[str, bytes], damage: str) -> None:
     """Damage a file in each root: what is gone or short is found by its size, what is flipped by reading all."""
     for n, name in enumerate(("main", "b", "c")):
@@ -83,7 +84,7 @@ def test_file_that_begins_with_a_refused_entry_is_copied(log: Log, roots: Roots)
     assert values(log, "t") == [b"1"]
 
 
-@pytest.mark.parametrize("window", [1, 300, 1000])
+@pytest.mark.parametrize("window", mostly_long([1, 300, 1000], 300))
 def test_long_segments_are_copied_window_by_window(
     log: Log, roots: Roots, monkeypatch: pytest.MonkeyPatch, window: int
 ) -> None:

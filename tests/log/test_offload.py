@@ -19,6 +19,7 @@ from tests.log.planning import planned, read
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
 from tests.log.sites import ManualClock, Site
 from tests.log.tiers import closed_ledgers, everything, tiers_of
+from tests.selection import mostly_long
 from txn_source import Log, Position, SegmentUnreadableError
 from txn_source.client.reading.source import resolve
 from txn_source.model.copies import Tier, TieredCopy
@@ -128,6 +129,7 @@ def test_reads_begin_and_end_anywhere_in_purged_ledgers(purged: tuple[Log, dict[
             assert everything(log, "orders", level, start=start, end=end).equals(wanted), (start, end, level)
 
 
+@pytest.mark.long
 def test_purged_ledgers_are_split_into_tasks(purged: tuple[Log, dict[str, pa.Table]]) -> None:
     """Cut the read into tasks in several ways: objects are cut at row groups, and the rows are those of one scan."""
     log, expected = purged
@@ -182,7 +184,7 @@ def test_ledger_is_offloaded_only_when_all_before_its_end_is_decided(log: Log) -
     assert values(log, "orders") == [b"0", b"1", b"inside 1", b"2", b"inside 2", b"3"]
 
 
-@pytest.mark.parametrize("end", ["commit", "abort"])
+@pytest.mark.parametrize("end", mostly_long(["commit", "abort"], "commit"))
 def test_ledger_of_markers_alone_is_offloaded(clocked_log: Log, clock: ManualClock, end: str) -> None:
     """End transactions in a ledger of their own, purge it, and read over it, from it, and in many tasks."""
     log = clocked_log

@@ -100,7 +100,7 @@ def test_repeated_offload_does_nothing(site: Site) -> None:
 
 
 @pytest.mark.parametrize("method", mostly_long(["BeginOffload", "ListEntries", "CompleteOffload"], "CompleteOffload"))
-@pytest.mark.parametrize("hot_deleted", [False, True])
+@pytest.mark.parametrize("hot_deleted", mostly_long([False, True], True))
 def test_offload_that_is_overtaken_steps_back(site: Site, method: str, hot_deleted: bool) -> None:
     """Let another one offload everything, and delete the hot copies, in the middle of an offload: its object stays."""
     log = site.connect()

@@ -14,6 +14,7 @@ import pytest
 from tests.log.meddling import meddling
 from tests.log.reading import BY_HAND, by_partition, send_each
 from tests.log.sites import Site
+from tests.selection import mostly_long
 from txn_source import Log, Producer, TopicNotFoundError, UnavailableError
 from txn_source.model.routing import partition_of
 
@@ -58,7 +59,7 @@ def in_a_known_transaction(log: Log, producer: Producer, partition: int) -> None
         producer.send(b"first", partition=partition, txn=txn)
 
 
-@pytest.mark.parametrize("send", [send_one_by_one, send_together])
+@pytest.mark.parametrize("send", mostly_long([send_one_by_one, send_together], send_one_by_one))
 @pytest.mark.parametrize("write", [plain, in_one_call, in_a_known_transaction])
 def test_keys_are_routed_anew_from_the_next_write_on(
     log: Log, write: Callable[[Log, Producer, int], None], send: Callable[[Producer], None]

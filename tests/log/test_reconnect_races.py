@@ -11,6 +11,7 @@ from tests.log.consuming import VALUES, WAIT_S, numbered, receive, subscribe, ta
 from tests.log.holding import holding
 from tests.log.reading import eventually
 from tests.log.sites import Site
+from tests.selection import mostly_long
 from txn_source import Consumer
 from txn_source.metadata.stub.conversation import Conversation, SubscribeRequest
 
@@ -43,7 +44,7 @@ def test_reader_that_reads_while_it_connects_again_gets_nothing_twice(site: Site
 
 
 @pytest.mark.parametrize("kind", ["exclusive", "shared"])
-@pytest.mark.parametrize("as_batches", [False, True])
+@pytest.mark.parametrize("as_batches", mostly_long([False, True], False))
 def test_what_was_acknowledged_here_is_not_handed_out_again(site: Site, kind: str, as_batches: bool) -> None:
     """Acknowledge three of ten around a lost connection, before the service stores any of it: after the redelivery the
     caller gets the other seven, once each, as messages or batches."""

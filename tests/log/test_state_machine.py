@@ -310,7 +310,7 @@ def test_log_with_tiny_sealed_pages_behaves_as_the_model(monkeypatch: pytest.Mon
     monkeypatch.setattr(sealing, "_SEAL_FROM_ROWS", 1)
     for module in (pages, views):
         monkeypatch.setattr(module, "PAGE_ROWS", 2)
-    run("embedded", 3, 25)
+    run("embedded", 5, 25)
 
 
 @pytest.mark.long

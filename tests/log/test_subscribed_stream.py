@@ -15,6 +15,7 @@ from tests.log.reading import BY_HAND, UNCOMMITTED, send_each
 from tests.log.sites import Site
 from tests.log.streaming import Follower, numbered, reread, transfer
 from tests.log.subscribed import Streams, ends, marks
+from tests.selection import mostly_long
 from txn_source import (
     DataLossError,
     InvalidArgumentError,
@@ -294,7 +295,7 @@ def test_replayed_batch_is_read_at_the_level_it_had(log: Log, streams: Streams) 
 # Seeks
 
 
-@pytest.mark.parametrize("to", ["earliest", "an entry", "a message", "latest"])
+@pytest.mark.parametrize("to", mostly_long(["earliest", "an entry", "a message", "latest"], "earliest", "a message"))
 def test_next_batch_begins_where_a_seek_went(log: Log, streams: Streams, to: str) -> None:
     """Seek while a batch runs: its commit doesn't move the cursor and is counted, the next batch begins where the seek
     went and tells it, and a replay of it is the same, also by a stream that was opened later."""

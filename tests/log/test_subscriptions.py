@@ -21,6 +21,7 @@ from tests.log.consuming import (
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, eventually, send_each
 from tests.log.sites import ManualClock, Site
 from tests.log.test_isolation_vectors import Runner
+from tests.selection import mostly_long
 from txn_source import (
     InvalidArgumentError,
     IsolationLevel,
@@ -57,7 +58,7 @@ def tell(log: Log, producer: Producer | None = None) -> Producer:
 # Levels
 
 
-@pytest.mark.parametrize("kind", ["exclusive", "shared"])
+@pytest.mark.parametrize("kind", mostly_long(["exclusive", "shared"], "shared"))
 @pytest.mark.parametrize("first", [True, False])
 def test_two_levels_side_by_side(log: Log, kind: str, first: bool) -> None:
     """The two systems of PIP-298: subscribe before or after all was written; each sees what its level says."""

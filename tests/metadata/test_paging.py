@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.log.reading import COMMITTED, UNCOMMITTED, registered, rows, send_each, values
+from tests.selection import mostly_long
 from txn_source import Log
 from txn_source.metadata.store import pages, sealing, views
 from txn_source.model.position import PositionRange
@@ -15,7 +16,7 @@ from txn_source.model.topic_name import TopicName
 _COLUMNS = ["value", "__ledger_id", "__entry_id", "__producer_name", "__txn_id", "__txn_status"]
 
 
-@pytest.fixture(params=[1, 3, 10**9], ids=["all sealed", "large ones sealed", "none sealed"])
+@pytest.fixture(params=mostly_long([1, 3, 10**9], 3), ids=["all sealed", "large ones sealed", "none sealed"])
 def sealed_from(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """From how many rows on a closed ledger is sealed."""
     monkeypatch.setattr(sealing, "_SEAL_FROM_ROWS", request.param)

@@ -65,10 +65,12 @@ CHANGES: dict[str, Callable[[MetadataStub, Any], object]] = {
     "trim": lambda b, made: b.trim_topic(ORDERS, {0: Position(made.ledger[1] + 1, 0)}, None, None),
     "doom leftovers": lambda b, made: b.judge_files([made.entry.segment], Doom.LEFTOVER),
 }
+EACH_TIME = ("create a topic", "append", "write a transaction", "commit a batch", "seek", "begin an offload", "trim")
+"""One of each module that writes."""
 
 
 @pytest.mark.parametrize("locked", [True])
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", mostly_long(CHANGES, *EACH_TIME))
 def test_change_waits_for_the_writer_that_has_the_lock(race: Services, locked: bool, change: str) -> None:
     """Hold a transaction's beginning in the middle of its write; make each kind of change through the other service."""
     producer, view = race.producer()

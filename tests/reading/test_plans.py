@@ -29,7 +29,7 @@ def on(history: History, points: dict[int, Any], everywhere: str = EARLIEST, **m
 
 
 @pytest.mark.parametrize("history", [*KINDS], indirect=True)
-@pytest.mark.parametrize("seed", mostly_long(range(40), 0, 1))
+@pytest.mark.parametrize("seed", mostly_long(range(40), 0))
 def test_levels_show_what_they_may_up_to_a_cut(history: History, seed: int) -> None:
     """Read a random history at both levels, up to the bounds and, at read_committed, to the cut of the definition.
     Tasks of any number and size divide just that, with each transaction's status."""

@@ -77,6 +77,7 @@ def make_spoilable(log: Log, bucket: Bucket, proxy: Proxy, max_attempts: int) ->
     return Spoilable(log, bucket, proxy, before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", mostly_long(["silence", "corrupt"], "corrupt"))
 def test_hot_copy_goes_on_where_the_store_fails(
     spoilable: Spoilable, caplog: pytest.LogCaptureFixture, what: str

@@ -12,7 +12,7 @@ import pytest
 import txn_source
 from tests.log.reading import BY_HAND, send_each, values
 from tests.metadata.postgres import server as postgres
-from tests.selection import for_each
+from tests.selection import for_each, mostly_long
 from tests.tiers.proxy import Fault, Proxy
 from tests.tiers.stores import Bucket, S3Server
 from txn_source import InvalidArgumentError, LogNotFoundError, StorageWriteError, TxnLogError, UnavailableError
@@ -224,7 +224,7 @@ def test_store_that_errors_for_long_loses_nothing(
         assert values(log, "orders") == [b"1", b"2"]
 
 
-@pytest.mark.parametrize("what", ["lose", "busy"])
+@pytest.mark.parametrize("what", mostly_long(["lose", "busy"], "lose"))
 def test_passing_faults_are_not_noticed(bucket: Bucket, proxy: Proxy, tmp_path: Path, what: str) -> None:
     """Spoil two requests of each kind: nothing is lost or doubled."""
     with txn_source.connect(bucket.uri_at(proxy.endpoint), metadata=tmp_path / "log.db") as log:

@@ -71,6 +71,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", mostly_long(["backup", "restore"], "restore"))
 def test_kills_leave_nothing_that_is_taken_for_whole(root: Path, tmp_path: Path, what: str) -> None:
     """What is left of one that was killed is no backup, and no log, and goes with the next one to the same folder."""

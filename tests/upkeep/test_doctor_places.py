@@ -15,6 +15,7 @@ from tests.log import tiers
 from tests.log.reading import BY_HAND, registered, send_each, values
 from tests.log.roots import Roots, log, roots, spoil
 from tests.log.sites import Site
+from tests.selection import mostly_long
 from tests.upkeep.doctored import age, codes, fill, look
 from txn_source import Log
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, UnavailableError
@@ -49,7 +50,10 @@ def written(log: Log) -> Log:
 
 
 @pytest.mark.parametrize(
-    ("name", "damage", "code"), [("b", "gone", "copy-missing"), ("main", "flipped", "copy-damaged")]
+    ("name", "damage", "code"),
+    mostly_long(
+        [("b", "gone", "copy-missing"), ("main", "flipped", "copy-damaged")], ("main", "flipped", "copy-damaged")
+    ),
 )
 def test_copies_are_found_and_made_anew(written: Log, roots: Roots, name: str, damage: str, code: str) -> None:
     """Damage one copy of three: it is found and copied again, and the messages are there all the time."""

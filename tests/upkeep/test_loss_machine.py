@@ -255,7 +255,7 @@ def test_what_is_made_of_a_snapshot_or_a_backup_is_as_the_log_was() -> None:
     run_state_machine_as_test(
         LossMachine,
         settings=settings(
-            max_examples=examples(15),
+            max_examples=examples(8),
             derandomize=True,  # the same histories at every change
             stateful_step_count=20,
             deadline=None,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.foreign.kafka.samples import log_of, partitions, unpack
+from tests.selection import mostly_long
 from txn_source.foreign.foreign_log import Decisions, PartitionName, TransactionSpans
 from txn_source.foreign.kafka.partition import KafkaPartition
 from txn_source.model.errors import SegmentUnreadableError
@@ -24,7 +25,7 @@ def check(partition: KafkaPartition, level: IsolationLevel, start: int, end: int
     return rows
 
 
-@pytest.mark.parametrize("case", ["txn", "compact"])
+@pytest.mark.parametrize("case", mostly_long(["txn", "compact"], "txn"))
 def test_counts_are_the_rows(case: str, tmp_path: Path) -> None:
     """Whole partitions at both levels, and ranges that cut batches."""
     folder, rng = unpack(case, tmp_path), random.Random(case)

@@ -15,6 +15,7 @@ import pytest
 from tests.foreign.kafka.aiven_writer import lay_out
 from tests.foreign.kafka.batch_writer import ABORT, CODECS, COMMIT, Batch, Record, encode_batch
 from tests.foreign.kafka.partition_writer import TOPIC_ID, PartitionWriter
+from tests.selection import mostly_long
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.kafka import decided
 from txn_source.foreign.kafka.kafka_log import KafkaLog
@@ -187,7 +188,7 @@ def check(seed: int, root: Path) -> None:
         assert read == [row for row in rows if row[0] < upper and not (committed and row[2] == "aborted")], seed
 
 
-@pytest.mark.parametrize("cheap", [0, 256])
+@pytest.mark.parametrize("cheap", mostly_long([0, 256], 0))
 def test_copies_of_all_kinds_read_as_the_last_leader_wrote(
     cheap: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

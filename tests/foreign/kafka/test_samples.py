@@ -66,6 +66,7 @@ def splits(partition: ForeignPartition, level: IsolationLevel) -> list[int]:
     return list(range(start, end + 1, step))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", mostly_long(["txn", "compact", "tiered"], "txn"), indirect=True)
 @pytest.mark.parametrize("level", IsolationLevel)
 def test_ranges_split_anywhere(case: Path, level: IsolationLevel) -> None:

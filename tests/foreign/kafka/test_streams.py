@@ -107,7 +107,7 @@ def run(seed: int, root: Path) -> None:
         assert sum(map(len, seen)) == len(set().union(*seen)), "a transaction lies in two batches"
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", mostly_long([0, 1], 0))
 def test_stream_reads_each_row_once(seed: int, tmp_path: Path) -> None:
     """Follow a random history in batches, with restarts and replays, while segments roll, move and are compacted."""
     run(seed, tmp_path)

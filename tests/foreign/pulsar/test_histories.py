@@ -193,6 +193,7 @@ def _check_tail(seed: int, folder: Path) -> None:
     assert of.end.key > min(known.last_key, Position(ledgers[-1], len(history.ledgers[ledgers[-1]]) - 1).key), seed
 
 
+@pytest.mark.long
 def test_random_histories_with_snapshots(tmp_path: Path) -> None:
     """Leave the last ledgers out, as they aren't offloaded yet, and give a snapshot."""
     for seed in range(12):

@@ -210,7 +210,7 @@ def _tuples(found: pa.RecordBatch) -> Sequence[Row]:
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
-@pytest.mark.parametrize("limit", [None, 4])
+@pytest.mark.parametrize("limit", mostly_long([None, 4], 4))
 def test_streams_begin_inside_an_entry(tmp_path: Path, limit: int | None) -> None:
     """Begin at messages of each entry: each row from there on once, also when each batch is replayed, and the first
     one with other options."""

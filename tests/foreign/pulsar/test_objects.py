@@ -24,7 +24,7 @@ from tests.foreign.pulsar.offload_writer import (
     write_ledger,
 )
 from tests.foreign.pulsar.sample_cases import UNCOMMITTED, log_of, only_topic, partitions, rows_of, whole
-from tests.selection import for_each
+from tests.selection import for_each, mostly_long
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.pulsar import raw_entries
 from txn_source.foreign.pulsar.listing import partition_of, topic_of
@@ -75,7 +75,7 @@ def test_ledgers_are_read_in_their_order(tmp_path: Path) -> None:
     assert [str(bound) for bound in (partition.bounds().log_start, partition.bounds().log_end)] == ["2:0", "10:1"]
 
 
-@pytest.mark.parametrize("block_bytes", [200, 333, 1000])
+@pytest.mark.parametrize("block_bytes", mostly_long([200, 333, 1000], 333))
 def test_blocks_and_filler(tmp_path: Path, block_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Write blocks with filler of all lengths, and read them in pieces of any size."""
     wanted = [b"v" * (at % 37) for at in range(60)]

@@ -71,6 +71,7 @@ def test_objects_alone_are_enough(case: Case) -> None:
         assert rows == _without_hot(_expected(case)[partition.topic], partition.bounds().last_stable)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", ["chunked"], indirect=True)
 def test_splits_at_every_entry(case: Case) -> None:
     """Read entry by entry: together it is what one read gives."""

@@ -16,6 +16,7 @@ from tests.foreign.kafka import samples as kafka
 from tests.foreign.kafka.batch_writer import Record
 from tests.foreign.kafka.partition_writer import PartitionWriter
 from tests.foreign.pulsar import sample_cases as pulsar
+from tests.selection import mostly_long
 from txn_source.foreign.read_only_log import WRITES, ReadOnlyLog
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.errors import (
@@ -43,7 +44,7 @@ def log(txn: Path) -> Any:
     return of_kafka(txn)
 
 
-@pytest.mark.parametrize("name", ["txn", "tiered"])
+@pytest.mark.parametrize("name", mostly_long(["txn", "tiered"], "txn"))
 def test_topics_of_kafka_read_as_its_consumer_does(name: str, tmp_path: Path) -> None:
     """Scan each topic of a sample at both levels."""
     case = kafka.unpack(name, tmp_path)
@@ -64,7 +65,7 @@ def test_topics_of_kafka_read_as_its_consumer_does(name: str, tmp_path: Path) ->
         ]
 
 
-@pytest.mark.parametrize("name", ["fs-txn", "txn-mix"])
+@pytest.mark.parametrize("name", mostly_long(["fs-txn", "txn-mix"], "txn-mix"))
 def test_topics_of_pulsar_read_as_its_partitions_do(name: str, tmp_path: Path) -> None:
     """Scan each topic of a sample at both levels: the rows of its partitions, with topic and number."""
     case = pulsar.unpack(name, tmp_path)
