@@ -32,10 +32,11 @@ def examples(each_time: int) -> int:
 
 
 def for_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Run a test's body with each case, one after the other, over the same fixtures: what is refused leaves them as
-    they were, so no case needs a log of its own. Arguments are like those of ``parametrize``."""
+    """Run a test's body with each case, one after the other, over the same fixtures: for cases that leave these as
+    they were, as refusals and values of functions do. Arguments are like those of ``parametrize``."""
     wanted = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     alone, given = isinstance(names, str) and len(wanted) == 1, list(cases)
+    assert given
 
     def with_each(test: Callable[..., None]) -> Callable[..., None]:
         @wraps(test)

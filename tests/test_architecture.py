@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from tests.selection import for_each
 from tests.test_repository import GENERATED, PACKAGE, ROOT, imported_modules, module_name
 
 pytestmark = pytest.mark.xdist_group("sources")
@@ -94,7 +95,7 @@ def test_rules_are_numbered() -> None:
     assert len(numbers) > 30
 
 
-@pytest.mark.parametrize(("number", "modules", "tests"), [(n, m, t) for n, _, m, t in rules()])
+@for_each(("number", "modules", "tests"), [(n, m, t) for n, _, m, t in rules()])
 def test_rule_has_its_module_and_test(number: str, modules: str, tests: str) -> None:
     """Look for every module and test that a rule names."""
     for folder, names in ((PACKAGE, modules), (ROOT / "tests", tests)):

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.log.sites import Site
+from tests.selection import for_each
 
 pytestmark = pytest.mark.xdist_group("sources")  # they share what was parsed
 
@@ -230,7 +231,7 @@ def test_generated_code_is_current(tmp_path: Path) -> None:
     assert [name for name in generated if generated[name] != checked_in[name]] == [], "run `make proto`"
 
 
-@pytest.mark.parametrize("layer", LAYERS_ABOVE)
+@for_each("layer", LAYERS_ABOVE)
 def test_layer_imports_only_layers_above_it(layer: str) -> None:
     """Read every import of a layer: inside the package it may name the layer itself, those above it, or the rim's."""
     sources = layer_sources(layer)
@@ -248,7 +249,7 @@ def test_layer_imports_only_layers_above_it(layer: str) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("layer", FOREIGN_TO)
+@for_each("layer", FOREIGN_TO)
 def test_layer_does_without_foreign_libraries(layer: str) -> None:
     """Read every import of a layer: none may name a library that belongs to another layer."""
     wrong = [

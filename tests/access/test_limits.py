@@ -18,6 +18,7 @@ from tests.access.test_conversations import Conversation
 from tests.access.test_owners import transport
 from tests.access.test_roles import BILLS, ORDERS
 from tests.log.reading import told_by
+from tests.selection import for_each
 from txn_source import LimitExceededError, PermissionDeniedError, RateLimitedError, UnauthenticatedError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.client.target import Target
@@ -127,7 +128,7 @@ def test_many_identities_take_no_more_room() -> None:
 # Who has no token
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("peer", "place"),
     [
         ("ipv4:192.0.2.7:51312", "192.0.2.7"),

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import txn_source
+from tests.selection import for_each
 from txn_source.cli.app import app
 
 
@@ -32,7 +33,7 @@ def completed(log: txn_source.Log, root: Path) -> Any:
     return complete
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "expected"),
     [
         ("topics st", ["stats"]),

@@ -36,7 +36,7 @@ VALUES: list[tuple[pa.DataType, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "shown", "value"), VALUES, ids=[str(kind) for kind, _, _ in VALUES])
+@for_each(("kind", "shown", "value"), VALUES)
 def test_value_goes_through_json_and_back(kind: pa.DataType, shown: Any, value: Any) -> None:
     """What consume prints, produce takes: make an array of the parsed value, then print that again."""
     schema = pa.schema([("c", kind)])
@@ -45,7 +45,7 @@ def test_value_goes_through_json_and_back(kind: pa.DataType, shown: Any, value: 
     assert to_json(rows_of(pa.record_batch([array], schema=schema))) == [{"c": shown}]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "text", "expected"),
     [
         (pa.timestamp("us", tz="UTC"), '"2026-01-31T12:00:00"', NOON),

@@ -40,13 +40,13 @@ ARROW_TYPES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "expected"), TYPES.items(), ids=TYPES)
+@for_each(("text", "expected"), TYPES.items())
 def test_spark_type_is_understood(text: str, expected: pa.DataType) -> None:
     """Each of Spark SQL's names becomes the type that Spark reads as the same: parse it as a column."""
     assert parse_schema(f"c {text}") == pa.schema([("c", expected)])
 
 
-@pytest.mark.parametrize("kind", ARROW_TYPES, ids=str)
+@for_each("kind", ARROW_TYPES)
 def test_arrow_type_is_understood_as_it_prints(kind: pa.DataType) -> None:
     """What Arrow shows of a schema can be pasted: parse the text of each type."""
     assert parse_schema(f"c: {kind}") == pa.schema([("c", kind)])

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import pytest
-
+from tests.selection import for_each
 from txn_source.cli.units import format_duration, format_size
 from txn_source.model.units import format_count
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("seconds", "text"),
     [
         (0, "0.0s"),
@@ -24,7 +23,7 @@ def test_duration_is_shown_in_two_units(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("size", "text"),
     [
         (0, "0 B"),

@@ -390,7 +390,7 @@ BENT = [
 ]
 
 
-@pytest.mark.parametrize("row", BENT, ids=str)
+@for_each("row", BENT)
 def test_value_inside_a_value_is_not_bent_to_fit(row: dict[str, Any]) -> None:
     """Add nested values of which Arrow by itself would cut off, drop or take apart something."""
     buffer = Buffer(NESTED, 0)

@@ -40,7 +40,7 @@ def test_metadata_columns_have_the_types_of_the_contract() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("choice", "one_topic", "several_topics"),
     [
         ("none", [], []),
@@ -57,7 +57,6 @@ def test_metadata_columns_have_the_types_of_the_contract() -> None:
         ),
         (["__topic", "__txn_id"], ["__topic", "__txn_id"], ["__topic", "__txn_id"]),
     ],
-    ids=str,
 )
 def test_choice_of_metadata_columns(choice: str | list[str], one_topic: list[str], several_topics: list[str]) -> None:
     """Choose by word, by commas and by list, for a read of one topic and of several."""

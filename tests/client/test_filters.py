@@ -107,7 +107,7 @@ CASES: list[tuple[dict[str, Any], Column | None, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "known", "kept"), CASES)
+@for_each(("given", "known", "kept"), CASES)
 def test_a_unit_is_kept_if_a_row_of_it_may_be_wanted(given: dict[str, Any], known: Column | None, kept: bool) -> None:
     assert keeps(given, known) is kept
 

@@ -22,7 +22,7 @@ ORDERS, OTHER = TopicName.parse("orders"), TopicName.parse("acme/shop/other")
 NAIVE = datetime(2026, 1, 31, 12, tzinfo=UTC).replace(tzinfo=None)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "offsets"),
     [
         (None, Side(EARLIEST)),
@@ -37,7 +37,6 @@ NAIVE = datetime(2026, 1, 31, 12, tzinfo=UTC).replace(tzinfo=None)
         ({}, Side(EARLIEST)),
         ("{}", Side(EARLIEST)),
     ],
-    ids=str,
 )
 def test_value_means_offsets(value: Any, offsets: Side) -> None:
     """Parse each form that isn't a mapping, with earliest as the default."""
@@ -150,7 +149,7 @@ def test_message_inside_an_entry_is_no_offset(value: Any) -> None:
 # Subscriptions
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "place"),
     [
         (" Earliest ", SubscriptionPlace("earliest")),
@@ -166,7 +165,6 @@ def test_message_inside_an_entry_is_no_offset(value: Any) -> None:
             SubscriptionPlace(points={0: MessageId(12, 40, 3), 1: "latest", 2: Position(1, 2)}),
         ),
     ],
-    ids=str,
 )
 def test_value_means_a_place_of_a_subscription(value: Any, place: SubscriptionPlace) -> None:
     """Parse each form, of a subscription of one topic."""
@@ -224,7 +222,7 @@ def test_what_a_seek_returns_is_read_by_partition() -> None:
 # Times
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "micros"),
     [
         ("0", 0),

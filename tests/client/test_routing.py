@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 
+from tests.selection import for_each
 from txn_source.client.writing.routing import group, route
 from txn_source.model import routing
 from txn_source.model.routing import partition_of
@@ -37,7 +38,7 @@ def test_column_is_routed_as_its_keys_are(keys: list[bytes | None], cut: tuple[i
     ]
 
 
-@pytest.mark.parametrize("length", [*range(10), 15, 16, 17, *range(126, 132), 1000, 70_000])
+@for_each("length", [*range(10), 15, 16, 17, *range(126, 132), 1000, 70_000])
 def test_key_of_any_length_keeps_its_hash(length: int) -> None:
     """Route keys of one length alone, and as the last one of a column: nothing behind the bytes is read."""
     key = bytes(251 * i % 256 for i in range(length))
@@ -45,7 +46,7 @@ def test_key_of_any_length_keeps_its_hash(length: int) -> None:
         assert route(pa.array(keys, pa.binary()), ALL, WITHOUT_KEY).tolist() == [partition_of(k, ALL) for k in keys]
 
 
-@pytest.mark.parametrize("rows", [4, 5, 6, 10, 11])
+@for_each("rows", [4, 5, 6, 10, 11])
 def test_large_column_is_routed_in_parts(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hash five keys at once: the edges of these parts aren't seen."""
     monkeypatch.setattr(routing, "_CHUNK_KEYS", 5)

@@ -125,7 +125,7 @@ TAKEN: list[tuple[Any, pa.DataType, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "type_", "expected"), TAKEN, ids=str)
+@for_each(("value", "type_", "expected"), TAKEN)
 def test_value_that_fits_is_stored_as_it_is(value: Any, type_: pa.DataType, expected: Any) -> None:
     """Send values of other Python types that are the very same value, alone and at every place inside."""
     assert stored(value, type_).to_pylist() == [expected]

@@ -51,7 +51,7 @@ def test_nothing_changes_by_get(asked: Asked) -> None:
     assert rows_of(asked.root / "metadata.db") == before
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("headers", "status"),
     [
         ({}, 415),
@@ -92,7 +92,7 @@ def test_other_names_lead_nowhere(shared: Asked, path: str, host: str) -> None:
     assert b"log_id" not in answer.body
 
 
-@pytest.mark.parametrize(
+@for_each(
     "host", ["127.0.0.1", "127.0.0.1:1", "localhost:6651", "LOCALHOST.", "[::1]:6651", "10.0.0.1", socket.gethostname()]
 )
 def test_addresses_and_own_names_do(shared: Asked, host: str) -> None:
@@ -120,7 +120,7 @@ def test_each_answer_has_its_headers(shared: Asked) -> None:
     assert refused.headers["content-security-policy"] == HEADERS["Content-Security-Policy"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path",
     [
         "/../app.py",
@@ -173,7 +173,7 @@ def test_the_page_names_files_that_may_be_kept_for_ever(shared: Asked, tmp_path:
     assert before != static_files.StaticFiles(tmp_path).edition
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("takes", "is_packed"),
     [("gzip, deflate, br", True), ("GZIP;q=0.5", True), ("gzip; q=0.000", False), ("br", False), ("", False)],
 )

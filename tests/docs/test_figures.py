@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import txn_source
+from tests.selection import for_each
 from txn_source.client.tiering import garbage
 from txn_source.client.writing import batch_buffer
 from txn_source.client.writing.batching import Batching
@@ -69,7 +68,7 @@ SENTENCES = [
 """A page, and words of it with figures that the code has."""
 
 
-@pytest.mark.parametrize(("page", "words"), SENTENCES, ids=lambda each: re.sub(r"\W+", "-", each)[:60])
+@for_each(("page", "words"), SENTENCES)
 def test_pages_have_the_figures_of_the_code(page: str, words: str) -> None:
     """A figure that is changed in the code alone, or on the page alone, is found here."""
     assert words in (ROOT / page).read_text(encoding="utf-8")

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer
 
 import txn_source
+from tests.selection import for_each
 from txn_source.cli.app import app
 from txn_source.http.metric_list import METRICS
 from txn_source.model.errors import ERROR_CLASSES
@@ -58,7 +58,7 @@ def wrong_words(text: str) -> Iterator[str]:
         before = word
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@for_each("page", PAGES)
 def test_names_in_sentences_are_there(page: Path) -> None:
     """Look each of them up where it must be."""
     metrics = {sample for metric in METRICS.values() for sample in metric.exported} | set(METRICS)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import promql_parser
-import pytest
 import yaml
 
+from tests.selection import for_each
 from txn_source.http.metric_list import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +53,7 @@ def grouped(text: str) -> set[str]:
     return {label.strip() for found in re.findall(r"\bby \(([^)]*)\)", text) for label in found.split(",")}
 
 
-@pytest.mark.parametrize("expression", [*(rule["expr"] for rule in rules()), *panel_expressions()])
+@for_each("expression", [*(rule["expr"] for rule in rules()), *panel_expressions()])
 def test_expressions_name_what_is_exported(expression: str) -> None:
     """Parse each, and look for its metrics and labels in the list of what a service exports."""
     labels_of = {name: set(metric.labels) for metric in METRICS.values() for name in metric.exported} | OWN_SAMPLES

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from tests.http.watched import Watched
 from tests.log.sites import Site, give_up_after
+from tests.selection import for_each
 from txn_source import InvalidArgumentError, UnavailableError, metrics
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.access.audit import Audit
@@ -70,7 +71,7 @@ def test_what_could_not_be_told_is_told_later(remote_site: Site) -> None:
     remote_site.start_server(port)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text", ["nonsense", "bookkeeper", "bookkeeper=-1", "bookkeeper=x", "disk=1", "tiered=²", "tiered=" + "9" * 50]
 )
 def test_nonsense_from_clients_counts_nothing(text: str) -> None:

@@ -15,6 +15,7 @@ import pytest
 import txn_source
 from tests.log.reading import BY_HAND, UNCOMMITTED, rows
 from tests.log.sites import Site
+from tests.selection import for_each
 from txn_source import Batching, Log, TopicNotFoundError, TxnLogError, connect
 from txn_source.model.door import guard, guarded, translated
 from txn_source.model.errors import InternalError, InvalidArgumentError, StorageWriteError, UnavailableError
@@ -254,7 +255,7 @@ class House:
         raise KeyError("x")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("error", "becomes"),
     [
         (KeyError("x"), InternalError),
@@ -266,7 +267,6 @@ class House:
         (pa.ArrowInvalid("x"), InternalError),
         (UnavailableError("a", "b"), UnavailableError),
     ],
-    ids=lambda x: x.__name__ if isinstance(x, type) else type(x).__name__,
 )
 def test_error_of_another_kind_becomes_ours_with_its_cause(error: Exception, becomes: type[TxnLogError]) -> None:
     """Raise errors behind each kind of door: ours comes out, caused by the other; ours goes through as it is."""

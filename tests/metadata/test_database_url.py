@@ -38,7 +38,7 @@ UNREADABLE = (
 )
 
 
-@pytest.mark.parametrize("text", URLS)
+@for_each("text", URLS)
 def test_password_shows_nowhere(text: str, caplog: pytest.LogCaptureFixture) -> None:
     """Print, format, log, copy and pickle a URL."""
     url = DatabaseUrl(text)

@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from tests.log.sites import Site, service_over
+from tests.selection import for_each
 from txn_source import InternalError, InvalidArgumentError, Log, LogVersionError, TxnLogError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.service.server import Server
@@ -148,7 +149,7 @@ _ORDERS = TopicName.parse("orders")
 _WHOLE = PositionRange(Position(0, 0), Position(9, 0))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("method", "answer", "ask"),
     [
         ("ListTransactions", pb.ListTransactionsResponse(transactions=[pb.Transaction(state=9)]), "transactions"),

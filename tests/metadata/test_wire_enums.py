@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.selection import for_each
 from txn_source import InternalError
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import enums
@@ -38,7 +39,7 @@ def test_every_enum_of_the_wire_is_converted() -> None:
     assert set(VALUES) == set(pb.DESCRIPTOR.enum_types_by_name)
 
 
-@pytest.mark.parametrize("name", VALUES)
+@for_each("name", VALUES)
 def test_each_value_has_its_number_and_back(name: str) -> None:
     """Convert all values, and all numbers, whose names say the same."""
     converted, values = VALUES[name]
@@ -52,7 +53,7 @@ def test_each_value_has_its_number_and_back(name: str) -> None:
     assert converted.from_wire(0) is None
 
 
-@pytest.mark.parametrize("name", VALUES)
+@for_each("name", VALUES)
 def test_number_of_a_newer_release_is_an_error_of_ours(name: str) -> None:
     """Convert a number that nobody has, and none where there must be one."""
     converted, _ = VALUES[name]

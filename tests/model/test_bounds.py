@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.selection import for_each
 from txn_source.model.bounds import Bounds
 from txn_source.model.errors import InternalError, OutOfRangeError
 from txn_source.model.isolation import FetchIsolation, IsolationLevel
@@ -17,7 +18,7 @@ def at(entry: int) -> Position:
 BOUNDS = Bounds(log_start=at(10), last_stable=at(20), high_watermark=at(30), log_end=at(40))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("isolation", "bound"),
     [
         (FetchIsolation.TXN_COMMITTED, at(20)),
@@ -26,7 +27,6 @@ BOUNDS = Bounds(log_start=at(10), last_stable=at(20), high_watermark=at(30), log
         (IsolationLevel.READ_UNCOMMITTED, at(30)),
         (FetchIsolation.LOG_END, at(40)),
     ],
-    ids=str,
 )
 def test_fetch_reads_below_the_bound_of_its_isolation(
     isolation: FetchIsolation | IsolationLevel, bound: Position

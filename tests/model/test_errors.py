@@ -9,6 +9,7 @@ import re
 import pytest
 
 import txn_source
+from tests.selection import for_each
 from txn_source.model import errors
 from txn_source.model.errors import ERROR_CLASSES, InternalError, TransactionEndedError, TxnLogError
 
@@ -60,7 +61,7 @@ def test_picture_of_the_tree_is_true() -> None:
         assert parents[-1] is TxnLogError
 
 
-@pytest.mark.parametrize("cls", ERROR_CLASSES.values(), ids=ERROR_CLASSES)
+@for_each("cls", ERROR_CLASSES.values())
 def test_text_is_code_fact_and_remedy(cls: type[TxnLogError]) -> None:
     """Raise one of each class and read its text and its parts."""
     with pytest.raises(TxnLogError) as caught:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.selection import for_each
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.ledger_limits import LedgerLimits
 
 LIMITS = LedgerLimits(max_entries=10, max_bytes=1000, max_age_ms=60_000)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("entries", "size_bytes", "age_ms", "full"),
     [
         (9, 999, 59_999, False),
@@ -19,7 +20,6 @@ LIMITS = LedgerLimits(max_entries=10, max_bytes=1000, max_age_ms=60_000)
         (1, 0, 60_000, True),
         (11, 2000, 70_000, True),
     ],
-    ids=["below all", "entries", "bytes", "age", "above all"],
 )
 def test_ledger_is_full_at_any_of_its_limits(entries: int, size_bytes: int, age_ms: int, full: bool) -> None:
     """Try each limit by itself, at it and just below it."""

@@ -69,7 +69,7 @@ BAD: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "parsed"), GOOD, ids=repr)
+@for_each(("name", "value", "parsed"), GOOD)
 def test_value_and_its_text_are_parsed(name: str, value: Any, parsed: Any) -> None:
     """Parse a value, and its text as the log stores it: both give the same, in the policy's type."""
     found = parse_policy(name, value)
@@ -132,7 +132,7 @@ def test_unknown_policy_is_refused_with_the_names() -> None:
 # Who sets them
 
 
-@pytest.mark.parametrize("setters", [s for n in range(4) for s in itertools.combinations(SOURCES, n)], ids=str)
+@for_each("setters", [s for n in range(4) for s in itertools.combinations(SOURCES, n)])
 def test_strongest_who_sets_a_policy_wins(setters: tuple[str, ...]) -> None:
     """Let every combination of topic, namespace and broker set another value each."""
     values = {"topic": 1, "namespace": 2, "broker": 3}

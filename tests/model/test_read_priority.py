@@ -9,7 +9,7 @@ from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.read_priority import ReadPriority
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "priority"),
     [
         ("tiered-first", ReadPriority.TIERED_FIRST),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.selection import for_each
 from txn_source.model.ledger import Ledger, OffloadableLedger
 from txn_source.model.policies import effective
 from txn_source.model.position import Position
@@ -65,7 +66,7 @@ def test_last_copy_never_goes() -> None:
     assert not may_lose_a_copy(ledger(offloaded_at_ms=5_000, hot_deleted_at_ms=6_000))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("limits", "gone"),
     [
         (TrimLimits(), []),
@@ -88,7 +89,7 @@ def test_ledgers_go_from_the_start_for_any_reason(limits: TrimLimits, gone: list
     assert ([x.ledger_id for x in found], held_by) == (gone, None)
 
 
-@pytest.mark.parametrize("needed", [1, 2, 500, 999, 1000, 1001])
+@for_each("needed", [1, 2, 500, 999, 1000, 1001])
 def test_few_questions_find_what_is_needed_among_many_ledgers(needed: int) -> None:
     """Trim all of a thousand ledgers but those from the first needed one on; count how often anybody is asked."""
     asked: list[Position] = []
@@ -111,7 +112,7 @@ def offloadable(ledger_id: int, partition_id: int, closed_at_ms: int) -> Offload
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "due"),
     [
         ({}, []),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hypothesis.strategies as st
-import pytest
 from hypothesis import given
 
+from tests.selection import for_each
 from txn_source.model.routing import partition_of
 
 ALL = 1 << 31
@@ -49,7 +49,7 @@ PUBLISHED = [
 """Those with seed 0 of Ian Boyd's test vectors (stackoverflow.com/questions/14747343) and of Wikipedia's."""
 
 
-@pytest.mark.parametrize(("key", "hash32"), PUBLISHED, ids=[key.hex() or "empty" for key, _ in PUBLISHED])
+@for_each(("key", "hash32"), PUBLISHED)
 def test_hash_has_the_published_values(key: bytes, hash32: int) -> None:
     """Compare with published values of the hash, and those with the hash written down here."""
     assert murmur3_x86_32(key) == hash32

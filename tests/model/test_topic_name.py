@@ -69,7 +69,7 @@ def test_name_of_a_partition_gives_topic_and_index(name: str, topic: str, index:
     assert TopicName("acme", "shop", name).split_partition() == (TopicName("acme", "shop", topic), index)
 
 
-@pytest.mark.parametrize("name", ["orders", "orders-partition-", "-partition-3", "orders-partition-x", "partition-3"])
+@for_each("name", ["orders", "orders-partition-", "-partition-3", "orders-partition-x", "partition-3"])
 def test_name_of_a_topic_is_not_split(name: str) -> None:
     """Split names that only look like a partition's."""
     assert TopicName("public", "default", name).split_partition() is None

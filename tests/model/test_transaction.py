@@ -20,7 +20,7 @@ def test_id_survives_text(most: int, least: int) -> None:
     assert TxnId.parse(str(txn)) == txn
 
 
-@pytest.mark.parametrize("text", ["(0,7)", " (0,7) ", "(0, 7)", "0:7", "0,7"])
+@for_each("text", ["(0,7)", " (0,7) ", "(0, 7)", "0:7", "0,7"])
 def test_id_is_read_in_the_forms_that_people_write(text: str) -> None:
     """Parse the log's own form and Pulsar's."""
     assert TxnId.parse(text) == TxnId(0, 7)

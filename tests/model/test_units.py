@@ -12,7 +12,7 @@ from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import given_duration, parse_duration, parse_size
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "seconds"),
     [
         ("24h", 86_400),
@@ -36,7 +36,7 @@ def test_text_that_is_no_duration_is_refused(text: str) -> None:
         parse_duration(text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "size"), [("1", 1), ("64m", 64 << 20), ("1G", 1 << 30), ("8 KiB", 8192), ("8kb", 8192), ("2t", 2 << 40)]
 )
 def test_size_is_read(text: str, size: int) -> None:
@@ -63,7 +63,7 @@ def test_duration_without_a_unit_is_refused(text: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "seconds"),
     [(7, 7), (0.5, 0.5), ("7d", 604_800.0), (timedelta(days=1, seconds=1), 86_401.0), (None, None)],
 )

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.selection import examples
+from tests.selection import examples, for_each
 from txn_source.model.bounds import Bounds, first_unstable
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
@@ -315,10 +315,9 @@ def test_entry_at_the_bound_is_not_read(abort: bool) -> None:
     assert log.read(planned, COMMITTED) == [Position(0, 0)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("start", "end", "is_needed"),
     [(0, 2, False), (0, 3, True), (4, 9, True), (5, 9, True), (6, 9, False)],
-    ids=["ends at the first", "ends behind the first", "starts between", "starts at the marker", "starts behind it"],
 )
 def test_aborted_transaction_is_needed_where_it_touches_the_range(start: int, end: int, is_needed: bool) -> None:
     """Ask for ranges around a transaction with its first entry at 2 and its marker at 5."""

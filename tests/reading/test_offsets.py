@@ -33,7 +33,7 @@ def text_of(kind: str) -> OffsetText:
     return ForeignSource(ForeignTarget.parse(f"{kind}:/nowhere")).describe().offsets
 
 
-@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in TEXTS.items() for text in texts])
+@for_each(("kind", "text"), [(kind, text) for kind, texts in TEXTS.items() for text in texts])
 def test_text_of_an_offset_stays(kind: str, text: str) -> None:
     """Read a text and write it: byte for byte the same; that of Kafka's own connector gets a ``$log`` that is empty."""
     offset = text_of(kind).from_json(json.loads(text))

@@ -181,7 +181,7 @@ def test_timestamp_stands_for_the_first_message_then_or_after(published, read, v
     assert values(read(topic="timed", endingTimestamp=fourth)) == ["0", "1", "2", "3"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "same",
     [
         millis(4),
@@ -190,7 +190,6 @@ def test_timestamp_stands_for_the_first_message_then_or_after(published, read, v
         EXACTLY_THE_FOURTH.isoformat().replace("+00:00", "Z"),
         EXACTLY_THE_FOURTH.astimezone(timezone(timedelta(hours=5, minutes=30))).isoformat(sep=" "),
     ],
-    ids=["milliseconds", "with blanks", "ISO", "ISO with Z", "ISO in another zone"],
 )
 def test_timestamp_has_several_forms(published, plan, same) -> None:
     """Plan with each form of one time."""

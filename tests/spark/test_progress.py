@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import txn_source
 from tests.foreign.kafka.live_log import LiveLog
+from tests.selection import for_each
 from txn_source.model.isolation import IsolationLevel
 from txn_source.spark.progress import ProgressListener, QueryBehind, behind
 
@@ -104,7 +105,7 @@ def test_partitions_that_were_trimmed_count_from_their_start(log: txn_source.Log
     assert found.messages == 1
 
 
-@pytest.mark.parametrize("offset", [None, "None", "5", "not JSON", '{"topic": {"0": 5}}', '{"logOffset": 0}'])
+@for_each("offset", [None, "None", "5", "not JSON", '{"topic": {"0": 5}}', '{"logOffset": 0}'])
 def test_other_sources_are_left_out(log: txn_source.Log, offset: Any) -> None:
     """Offsets of Kafka's connector, of files, of a source that has none yet."""
     assert behind(log, progress_at(offset)) == []

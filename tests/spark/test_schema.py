@@ -54,7 +54,7 @@ def topics(log: txn_source.Log) -> txn_source.Log:
     return log
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "columns"),
     [
         ({"topic": "raw"}, RAW + DEFAULT),
@@ -68,7 +68,6 @@ def topics(log: txn_source.Log) -> txn_source.Log:
         ({"topicsPattern": "typed|same"}, [*TYPED, *DEFAULT, MORE[0]]),
         ({"topic": "typed", "metadataColumns": "__txn_id, __partition"}, [*TYPED, MORE[3], DEFAULT[0]]),
     ],
-    ids=lambda value: ",".join(value.values()) if isinstance(value, dict) else "",
 )
 def test_columns_are_payload_then_metadata(topics, read, options, columns) -> None:
     """Compare names, types and order with the contract's list, for each choice of metadata columns."""
@@ -116,7 +115,7 @@ def test_columns_do_not_depend_on_how_many_topics_there_are(topics, read, named)
     assert "__topic" not in read(topic="typed").columns
 
 
-@pytest.mark.parametrize(
+@for_each(
     "columns",
     [
         ["value"],
@@ -125,7 +124,6 @@ def test_columns_do_not_depend_on_how_many_topics_there_are(topics, read, named)
         ["__properties", "__event_time", "key", "__txn_status", "value", "__ledger_id"],
         [name for name, _ in reversed(RAW + DEFAULT + MORE[:-1])],
     ],
-    ids=",".join,
 )
 def test_any_columns_in_any_order_can_be_asked_for(topics, read, columns) -> None:
     """Ask for some columns with ``.schema``; they must be those of a read of all columns, row by row."""
@@ -162,7 +160,7 @@ def test_nulls_are_found_beside_a_schema(topics, spark_read, refusal) -> None:
     assert [text for text in ("'name'", "not null", "wrong rows") if text not in told] == [], told
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "refused"),
     [
         ("id bigint not null, name string", None),

@@ -120,7 +120,7 @@ def test_latest_and_earliest_are_both_starts_of_a_stream(orders, opened: Open) -
     assert ends == [{"orders": {"0": at}} for at in ("1:0", "1:2", "1:2")]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "expected"),
     [
         ({}, StreamLimits()),
@@ -134,7 +134,6 @@ def test_latest_and_earliest_are_both_starts_of_a_stream(orders, opened: Open) -
         ({"minMessagesPerTrigger": "5", "maxTriggerDelay": "250ms"}, StreamLimits(min_messages=5, max_delay_s=0.25)),
         ({"minMessagesPerTrigger": "5", "maxTriggerDelay": "2 min"}, StreamLimits(min_messages=5, max_delay_s=120)),
     ],
-    ids=str,
 )
 def test_limits_mean_what_they_say(options: dict[str, str], expected: StreamLimits) -> None:
     """Parse limits with units, in any case of letters, and defaults."""

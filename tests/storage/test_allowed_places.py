@@ -12,7 +12,7 @@ STORE = "s3://bank/logs?endpoint_override=minio:9000&region=eu"
 PLACES = AllowedPlaces(["/data/log", "/mnt/tiered/", "s3://plain", STORE, "hdfs://nodes/cold"])
 
 
-@pytest.mark.parametrize(
+@for_each(
     "uri",
     [
         "tiered", "a/b/c", "/data/log", "/data/log/tiered", "file:///mnt/tiered/x", "file:/data/log/x",

@@ -20,7 +20,7 @@ from txn_source.storage.object_uri import object_uri, store_of
 NAME = "t/n/orders/0/ledger-1-a.parquet"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("folder", "uri"),
     [
         (None, NAME),
@@ -120,7 +120,7 @@ AWS = "When reading information for key 'x' in bucket 'b': AWS Error {} during H
 CURL = AWS.format("NETWORK_CONNECTION", "curlCode: {}, {}; Details: Failed to connect to 10.0.0.1:80 after 2 ms")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("error", "said"),
     [
         (FileNotFoundError(2, "No such file"), "it is missing"),

@@ -161,7 +161,7 @@ def test_marker_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     assert contents(tmp_path) == {}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "local"),
     [
         ("/data/log", "/data/log"),

@@ -68,7 +68,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("type_", ALLOWED, ids=str)
+@for_each("type_", ALLOWED)
 def test_type_that_spark_has_is_allowed(type_: pa.DataType) -> None:
     """Check a schema with each type, and take it through the bytes under which it is kept."""
     schema = pa.schema([pa.field("a", type_, nullable=False), ("b", pa.int64())])
@@ -123,7 +123,7 @@ def test_metadata_of_a_schema_is_not_kept() -> None:
     assert schema.metadata == {b"pandas": b"{}"}
 
 
-@pytest.mark.parametrize("type_", ALLOWED, ids=str)
+@for_each("type_", ALLOWED)
 def test_notes_in_fields_do_not_change_a_type(type_: pa.DataType) -> None:
     """Note an extension's name in a field, and in parts of it: what is kept is the type that was given."""
     notes = {"ARROW:extension:name": "arrow.json", "ARROW:extension:metadata": ""}
@@ -198,7 +198,7 @@ def test_optional_columns_come_last_and_only_if_given() -> None:
 BYTES = [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()]
 
 
-@pytest.mark.parametrize("came", BYTES, ids=str)
+@for_each("came", BYTES)
 def test_text_and_all_widths_of_bytes_become_binary(came: pa.DataType) -> None:
     """Fit text and bytes of every width where binary is wanted."""
     fitted = conform(batch_of(**GOOD | {"data": pa.array(["ä", None], pa.string()).cast(came)}), TOPIC)
@@ -221,7 +221,7 @@ def test_other_time_zone_is_the_same_instant() -> None:
     assert fitted.column("at").cast(pa.int64()).to_pylist() == [1_000_000]
 
 
-@pytest.mark.parametrize("type_", ALLOWED, ids=str)
+@for_each("type_", ALLOWED)
 def test_column_of_nulls_fits_any_type(type_: pa.DataType) -> None:
     """Fit a column that Arrow gave the type null, since it has no value."""
     fitted = conform(batch_of(a=pa.nulls(2)), pa.schema([("a", type_)]))

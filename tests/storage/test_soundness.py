@@ -229,7 +229,7 @@ def test_zone_that_nobody_knows_is_refused(zone: str, nested: bool) -> None:
         check_topic_schema(pa.schema([("n", type_)]))
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Etc/GMT+5", "+07:30", "-00:30", "EST5EDT"])
+@for_each("zone", ["UTC", "Europe/Berlin", "Etc/GMT+5", "+07:30", "-00:30", "EST5EDT"])
 def test_zone_that_is_known_is_taken(zone: str) -> None:
     """Give a column a zone of the tz database, or an offset: its times can be shown."""
     moment = pa.timestamp("us", tz=zone)

@@ -46,7 +46,7 @@ def ranges(log: str, **options: str) -> dict[str, tuple[int, int]]:
 ALL = {"t-0": (0, 10), "t-1": (0, 20)}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "found"),
     [
         ({"subscribe": "t"}, ALL),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.foreign.kafka.samples import CASES, COLUMNS, expected, log_of, partitions, rows_of, unpack
-from tests.selection import mostly_long
+from tests.selection import for_each, mostly_long
 from txn_source.foreign.foreign_log import ForeignPartition
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
@@ -41,7 +41,7 @@ def read_all(partition: ForeignPartition, level: IsolationLevel, start: int = 0,
     return rows
 
 
-@pytest.mark.parametrize("level", IsolationLevel)
+@for_each("level", IsolationLevel)
 def test_rows_are_the_consumers(case: Path, level: IsolationLevel) -> None:
     """Read every partition at a level."""
     log = log_of(case)

@@ -25,6 +25,7 @@ from tests.foreign.pulsar.offload_writer import (
     write_ledger,
 )
 from tests.foreign.pulsar.sample_cases import COMMITTED, UNCOMMITTED, only_topic, rows_of, whole
+from tests.selection import for_each
 from txn_source.foreign.pulsar.chunks import Chunk, whole_messages
 from txn_source.foreign.pulsar.entries import txn_bits
 from txn_source.foreign.pulsar.managed_ledger import parse_snapshot
@@ -270,7 +271,7 @@ def test_messages_that_are_not_whole_are_known(tmp_path: Path) -> None:
     assert partition.incomplete_messages() == [Position(3, 1)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sent", "whole_"),
     [
         ("0 1 2", ["0 1 2"]),

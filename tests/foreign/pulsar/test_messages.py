@@ -31,7 +31,7 @@ from tests.foreign.pulsar.offload_writer import (
 )
 from tests.foreign.pulsar.offload_writer import _metadata as metadata_of
 from tests.foreign.pulsar.sample_cases import UNCOMMITTED, only_topic, rows_of, whole
-from tests.selection import examples
+from tests.selection import examples, for_each
 from txn_source.model.errors import (
     InvalidArgumentError,
     LogVersionError,
@@ -96,7 +96,7 @@ def test_returns_what_was_sent(
     assert read(tmp_path, entries) == [as_row(message) for message in sent]
 
 
-@pytest.mark.parametrize("column", _COLUMNS)
+@for_each("column", _COLUMNS)
 def test_reads_one_column_alone(tmp_path: Path, column: str) -> None:
     """Ask for each column by itself: it is the same as among others."""
     message = Sent(b"v", b"k", True, b"o", {"a": "b"}, 5, 3)
@@ -283,7 +283,7 @@ _BAD = {
 }
 
 
-@pytest.mark.parametrize("what", _BAD)
+@for_each("what", _BAD)
 def test_says_which_entry_is_damaged(tmp_path: Path, what: str) -> None:
     """Put a damaged entry between two sound ones: the error names it, and what is wrong."""
     entry, message = _BAD[what]

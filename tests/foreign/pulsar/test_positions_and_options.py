@@ -27,7 +27,7 @@ _INSIDE = number(1, 12) + number(2, 40) + number(4, 3)
 _LAST = (1 << 63) - 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     "given",
     [
         "12:40",
@@ -51,7 +51,7 @@ def test_forms_of_message_ids(given: Any) -> None:
     assert point_of(given) == Position(12, 40)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "wanted"),
     [
         ("(-1,-1,-1,-1)", "earliest"),
@@ -73,7 +73,7 @@ def test_what_is_no_message_id(given: Any) -> None:
         point_of(given)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "given",
     ["12:40:-1:3", "12:40:7:3", "(12,40,-1,3)", MessageId(12, 40, 3), _INSIDE, base64.b64encode(_INSIDE).decode()],
 )

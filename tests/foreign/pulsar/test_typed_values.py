@@ -182,7 +182,7 @@ _ROW = {
 }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "wanted"),
     [
         ('{"a": 1, "x": 2}', {"a": 1, "x": 2.0}),
@@ -315,7 +315,7 @@ _MOMENT = datetime.datetime(2024, 2, 29, 12, 30, 45, 123000, _UTC)
 _MS = 1709209845123
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "data", "wanted"),
     [
         ("string", "é".encode(), "é"),
@@ -349,7 +349,7 @@ def test_primitive_values(tmp_path: Path, kind: str, data: bytes, wanted: Any) -
             values(tmp_path, kind, data, data[:-1])
 
 
-@pytest.mark.parametrize("kind", ["DATE", "TIME", "INSTANT", "LOCAL_DATE", "LOCAL_DATE_TIME"])
+@for_each("kind", ["DATE", "TIME", "INSTANT", "LOCAL_DATE", "LOCAL_DATE_TIME"])
 def test_moments_beyond_what_columns_hold(tmp_path: Path, kind: str) -> None:
     """A moment that fits no column is no other moment."""
     tail = b"\0" * {"INSTANT": 4, "LOCAL_DATE_TIME": 8}.get(kind, 0)

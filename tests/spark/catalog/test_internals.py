@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
+from tests.selection import for_each
 
 JAVA = Path(__file__).parents[3] / "java" / "io" / "txnlog" / "spark"
 PUBLIC = re.compile(
@@ -15,7 +15,7 @@ PUBLIC = re.compile(
 )
 
 
-@pytest.mark.parametrize("path", sorted(JAVA.glob("*.java")), ids=lambda path: path.stem)
+@for_each("path", sorted(JAVA.glob("*.java")))
 def test_internals_of_spark_are_in_one_file(path: Path) -> None:
     used = re.findall(r"^import (?:static )?((?:org\.apache\.spark|scala)\.[\w.$]+);", path.read_text(), re.MULTILINE)
     internal = [name for name in used if not PUBLIC.fullmatch(name)]
