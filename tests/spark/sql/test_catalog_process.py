@@ -21,29 +21,25 @@ from pyspark.sql.types import IntegerType, StructType
 
 import txn_source
 from tests.log.reading import eventually
-from tests.spark.sql.conftest import CATALOG, Statements, add_catalog
+from tests.spark.sql.conftest import Statements, add_catalog
 from txn_source.client.target import Target
 from txn_source.metadata.service.server import Server
 
 DEADLINE_S = 240
 
 
-def test_catalogs_of_one_log_share_a_process_that_may_die(bank: Statements, tmp_path: Path) -> None:
-    """Give two sessions catalogs of a log, and kill the process that answers them, as an operator may."""
-    with txn_source.connect(tmp_path / "log") as log:
-        log.create_topic("orders")
-    before = helpers()
+def test_catalogs_share_a_process_that_may_die(bank: Statements, tmp_path: Path) -> None:
+    """Give two sessions catalogs of two logs, and kill the process that answers them, as an operator may."""
     sessions = [bank.spark, bank.spark.newSession()]
     for number, session in enumerate(sessions):
-        name = add_catalog(session, f"shared{number}", path=str(tmp_path / "log"))
-        assert session.sql(f"SHOW TABLES IN {name}.public").count() == 1
-    [helper] = helpers() - before
-    os.kill(helper, signal.SIGKILL)
-    for number, session in enumerate(sessions):
-        assert session.sql(f"SHOW TABLES IN shared{number}.public").count() == 1
-    [helper] = helpers() - before
-    os.kill(helper, signal.SIGKILL)  # or other tests would take it for theirs
-    eventually(lambda: helper not in helpers())
+        with txn_source.connect(tmp_path / f"log{number}") as log:
+            log.create_topic("orders")
+        add_catalog(session, f"shared{number}", path=str(tmp_path / f"log{number}"))
+    for _ in range(2):
+        kill_helpers()
+        for number, session in enumerate(sessions):
+            assert session.sql(f"SHOW TABLES IN shared{number}.public").count() == 1
+        assert len(helpers()) == 1
 
 
 class Gate:
@@ -93,29 +89,20 @@ def running(bank: Statements, statement: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Remote:
-    """A log, its service, a catalog of that, and the processes of other catalogs."""
+    """A log, its service, and a catalog of that."""
 
     log: txn_source.Log
     server: Server
     catalog: str
-    others: frozenset[int]
-
-    def helper(self) -> int:
-        """Return the process that answers the catalog."""
-        [pid] = helpers() - self.others
-        return pid
 
 
 @pytest.fixture(scope="module")
-def remote(
-    spark: SparkSession, catalog_log: txn_source.Log, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Remote]:
+def remote(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
     """A service whose calls can be held."""
     root = tmp_path_factory.mktemp("remote") / "log"
-    spark.sql(f"SHOW NAMESPACES IN {CATALOG}").collect()  # its process runs from now on
     with txn_source.connect(root) as log, Server(Target.of(root, None).service(), "127.0.0.1", 0) as server:
         name = add_catalog(spark, "gated", endpoint=server.address, allowDrop="true")
-        yield Remote(log, server, name, frozenset(helpers()))
+        yield Remote(log, server, name)
 
 
 ALTER = "ALTER TABLE {table} SET TBLPROPERTIES ('retention_age' = '7d', 'partitions' = '3')"
@@ -136,7 +123,7 @@ def test_change_counts_once_if_its_process_dies(bank: Statements, remote: Remote
     gate = Gate(remote.server, call, after=True)
     with running(bank, statement.replace("{table}", f"{remote.catalog}.{bank.tenant}.orders")), gate:
         assert gate.reached.wait(DEADLINE_S)
-        os.kill(remote.helper(), signal.SIGKILL)
+        kill_helpers()
     assert len(remote.log.topics(f"{bank.tenant}/default")) == 1
     if "AS SELECT" in statement:
         assert remote.log.scan(topic, columns=["a"]).read_all().to_pylist() == [{"a": 1}]
@@ -201,6 +188,14 @@ def _answers(lines: str, *command: str) -> dict[str, object]:
         [sys.executable, *command], input=lines, capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )
     return {answer["id"]: answer["answer"] for answer in map(json.loads, run.stdout.splitlines())}
+
+
+def kill_helpers() -> None:
+    """Kill the processes that answer catalogs; return when they are gone."""
+    killed = helpers()
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not killed & helpers())
 
 
 def helpers() -> set[int]:

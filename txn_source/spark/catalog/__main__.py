@@ -1,4 +1,4 @@
-"""The process that a catalog asks about a log: ``python -m txn_source.spark.catalog``.
+"""The process that catalogs and the format ask about logs: ``python -m txn_source.spark.catalog``.
 
 A line of JSON for each call: ``{"id": ..., "target": {"path": ...} or {"endpoint": ...}, "call": ..., "arguments":
 {...}}``, where an endpoint comes with what it is shown, ``"tokenfile": ...``. It is answered by ``{"id": ..., "answer":
@@ -14,10 +14,11 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from threading import Lock
 from typing import Any
 
-from txn_source.client.connecting import connect
+from txn_source.client.log import Log
 from txn_source.client.target import Target, check_needless
 from txn_source.metadata.stub.credentials import credentials_in
 from txn_source.metadata.stub.request_ids import repeatable_as
@@ -27,17 +28,18 @@ from txn_source.spark.catalog.calls import CatalogCalls
 from txn_source.spark.catalog.format_calls import FORMAT_CALLS
 from txn_source.spark.connection import identity_of
 
-CALLS_AT_ONCE = 64
+CALLS_AT_ONCE = 256
+_LOGS = 16
+"""So many logs of each kind stay open: those that were asked about last."""
 
 
 def main() -> None:
     """Answer until the input ends."""
     answers, turn = os.fdopen(os.dup(1), "w", encoding="utf-8"), Lock()
     os.dup2(2, 1)  # whatever prints must not come between the answers
-    log = _OpenLog()
 
     def answer(asked: Mapping[str, Any]) -> None:
-        line = json.dumps(_answer(log, asked)) + "\n"
+        line = json.dumps(_answer(asked)) + "\n"
         with turn:
             answers.write(line)
             answers.flush()
@@ -47,49 +49,40 @@ def main() -> None:
             calls.submit(answer, json.loads(line))
 
 
-class _OpenLog:
-    """The log and its calls, opened at its first use; one that is made anew at its path is opened anew."""
+def calls_about(path: str | None = None, endpoint: str | None = None, **shown: str) -> Mapping[str, Callable[..., Any]]:
+    """Return the calls about a log by their names: the format's without a log. Raise the error if it can't be opened.
 
-    def __init__(self) -> None:
-        self._opened: tuple[object, Mapping[str, Callable[..., Any]]] | None = None
-
-    def calls(
-        self, path: str | None = None, endpoint: str | None = None, **shown: str
-    ) -> Mapping[str, Callable[..., Any]]:
-        """Return the calls by their names: the format's without a log. Raise the error if the log can't be opened.
-
-        ``shown`` is what the service is shown, as options name it.
-        """
-        if path is None and endpoint is None:
-            return FORMAT_CALLS
-        credentials: Any = credentials_in(shown)
-        if path is not None and is_foreign(path):
-            check_needless(credentials)
-            return self._foreign_calls(path)
-        target = Target.of(path, endpoint, credentials=credentials)
-        wanted = target, identity_of(target)
-        opened = self._opened
-        if opened is None or opened[0] != wanted:  # no lock: a service that hangs would have all wait for one
-            log = connect(path, endpoint=endpoint, create=False, **credentials)
-            self._opened = opened = wanted, CatalogCalls(log).by_name
-        return opened[1]
-
-    def _foreign_calls(self, path: str) -> Mapping[str, Callable[..., Any]]:
-        """Return those of a log that others wrote."""
-        if self._opened is None or self._opened[0] != path:
-            from txn_source.foreign.target import ForeignTarget
-            from txn_source.spark.catalog.foreign_calls import ForeignCatalogCalls
-
-            target = ForeignTarget.parse(path)
-            target.open()
-            self._opened = path, ForeignCatalogCalls(target).by_name
-        return self._opened[1]
+    ``shown`` is what the service is shown, as options name it.
+    """
+    if path is None and endpoint is None:
+        return FORMAT_CALLS
+    credentials: Any = credentials_in(shown)
+    if path is not None and is_foreign(path):
+        check_needless(credentials)
+        return _calls_about_others(path)
+    target = Target.of(path, endpoint, credentials=credentials)
+    return _calls_about_ours(target, identity_of(target))
 
 
-def _answer(log: _OpenLog, asked: Mapping[str, Any]) -> dict[str, Any]:
+@lru_cache(_LOGS)  # it has no lock while a log is opened: if a service hangs, only its own calls wait
+def _calls_about_ours(target: Target, _: tuple[int, ...]) -> Mapping[str, Callable[..., Any]]:
+    return CatalogCalls(Log(target)).by_name
+
+
+@lru_cache(_LOGS)
+def _calls_about_others(path: str) -> Mapping[str, Callable[..., Any]]:
+    from txn_source.foreign.target import ForeignTarget
+    from txn_source.spark.catalog.foreign_calls import ForeignCatalogCalls
+
+    target = ForeignTarget.parse(path)
+    target.open()
+    return ForeignCatalogCalls(target).by_name
+
+
+def _answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     try:
         with repeatable_as(asked["id"]):
-            return {"id": asked["id"], "answer": log.calls(**asked["target"])[asked["call"]](**asked["arguments"])}
+            return {"id": asked["id"], "answer": calls_about(**asked["target"])[asked["call"]](**asked["arguments"])}
     except Exception as error:
         ours = translated(error, "The catalog")
         return {"id": asked["id"], "error": {"code": ours.code, "message": str(ours)}}

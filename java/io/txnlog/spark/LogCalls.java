@@ -12,6 +12,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.UUID;
@@ -21,34 +22,35 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
-/** Asks a Python process about one log: a line of JSON for each question, one for each answer, in any order. */
+/**
+ * Asks a Python process about a log: a line of JSON for each question, one for each answer, in any order. The driver has
+ * one process for all logs, and each executor another one.
+ */
 final class LogCalls {
   /** What to do about a Python that isn't the right one. */
   static final String SET_PYTHON =
       "Set PYSPARK_PYTHON, where Spark's driver is started, to the Python that has txn-source.";
 
   private static final ObjectMapper JSON = new ObjectMapper();
-  private static final Map<Map<String, String>, LogCalls> LOGS = new ConcurrentHashMap<>();
-  private static final Map<String, LogCalls> EXECUTORS = new ConcurrentHashMap<>();
+  private static final Map<String, Helper> HELPERS = new HashMap<>(); // by interpreter; the driver's has no name
   private static final int ANSWER_MINUTES_MAX = 10; // whoever waits for a service gives up long before
 
   private final String interpreter;
   private final Map<String, String> target;
-  private Helper helper;
 
   private LogCalls(String interpreter, Map<String, String> target) {
     this.interpreter = interpreter;
     this.target = target;
   }
 
-  /** Returns the process for a log's path or endpoint, one for all sessions; it is started with the first question. */
+  /** Returns what asks the driver's process about a log's path or endpoint; it is started with the first question. */
   static LogCalls of(Map<String, String> target) {
-    return LOGS.computeIfAbsent(target, key -> new LogCalls(null, key));
+    return new LogCalls(null, target);
   }
 
-  /** Returns an executor's process for all logs; it runs the driver's Python interpreter. */
+  /** Returns what asks an executor's process, which runs the driver's Python interpreter. */
   static LogCalls on(String interpreter) {
-    return EXECUTORS.computeIfAbsent(interpreter, key -> new LogCalls(key, Map.of()));
+    return new LogCalls(interpreter, Map.of());
   }
 
   /** Returns what the log was opened by. */
@@ -113,15 +115,19 @@ final class LogCalls {
   }
 
   /** Returns the process, and another one than that which is known to have ended. */
-  private synchronized Helper running(Helper ended) {
-    if (helper == null || helper == ended || !helper.process.isAlive()) {
-      try {
-        helper = new Helper(python());
-      } catch (IOException e) {
-        throw unavailable(python() + " can't be started (" + e.getMessage() + "). " + SET_PYTHON);
-      }
+  private Helper running(Helper ended) {
+    synchronized (HELPERS) {
+      return HELPERS.compute(interpreter == null ? "" : interpreter, (name, helper) -> {
+        if (helper != null && helper != ended && helper.process.isAlive()) {
+          return helper;
+        }
+        try {
+          return new Helper(python());
+        } catch (IOException e) {
+          throw unavailable(python() + " can't be started (" + e.getMessage() + "). " + SET_PYTHON);
+        }
+      });
     }
-    return helper;
   }
 
   private String python() {
