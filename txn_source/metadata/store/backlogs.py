@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, func, select
 
-from txn_source.metadata.store.tables import entries, is_in, ledgers, transaction_partitions, transactions
+from txn_source.metadata.store.prepared import Prepared
+from txn_source.metadata.store.tables import entries, is_in, transaction_partitions, transactions
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.kinds import ABORTED, DATA
 from txn_source.model.message_ranges import index_of, message_key, position_of
@@ -63,15 +64,11 @@ def visible_before(connection: Connection, view: PartitionView, level: Isolation
 
 def _messages_before(connection: Connection, view: PartitionView, at: Position) -> int:
     """Return how many messages lie before a position since the partition was made."""
-    query = select(entries.c.messages_before).where(
-        entries.c.partition_id == view.partition_id, entries.c.position == at.key
-    )
-    found = connection.execute(query).scalar()
-    if found is not None:
-        return int(found)
-    row = connection.execute(select(ledgers).where(ledgers.c.ledger_id == at.ledger_id)).one()
-    part = row.messages if at.entry_id >= row.entries else row.messages * at.entry_id // max(row.entries, 1)
-    return int(row.messages_before + part)
+    found = _BEFORE.rows(connection, {"partition_id": view.partition_id, "position": at.key})
+    if found:
+        return int(found[0][0])
+    [(before, messages, of)] = _LEDGER.rows(connection, {"ledger_id": at.ledger_id})
+    return int(before + (messages if at.entry_id >= of else messages * at.entry_id // max(of, 1)))
 
 
 def _messages_of(connection: Connection, partition_id: int, txn: int | None, low: int, high: int) -> int:
@@ -82,3 +79,7 @@ def _messages_of(connection: Connection, partition_id: int, txn: int | None, low
     if txn is not None:
         query = query.where(e.txn == txn)
     return int(connection.execute(query).scalar_one())
+
+
+_BEFORE = Prepared("SELECT messages_before FROM entries WHERE partition_id = :partition_id AND position = :position")
+_LEDGER = Prepared("SELECT messages_before, messages, entries FROM ledgers WHERE ledger_id = :ledger_id")

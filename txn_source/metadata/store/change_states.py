@@ -6,37 +6,37 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, literal, select
-
+from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.database import Change
-from txn_source.metadata.store.tables import consumers, deliveries, ledgers, partitions, short_entries, subscriptions
+from txn_source.metadata.store.prepared import Lookup
 
 
 def read_states(connection: Connection, topic_ids: Sequence[int]) -> dict[Change, list[Any]]:
     """Return the states of topics (entries, those short of copies) and of their subscriptions (epochs, consumers,
     what comes again)."""
     states: dict[Change, list[Any]] = defaultdict(list)
-    s = subscriptions.c
-    queries = (
-        select(partitions.c.topic_id, literal(0), func.sum(partitions.c.open_ledger_id), func.sum(ledgers.c.entries))
-        .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
-        .where(partitions.c.topic_id.in_(topic_ids))
-        .group_by(partitions.c.topic_id),
-        select(partitions.c.topic_id, literal(0), func.count(), func.min(short_entries.c.position))
-        .join(short_entries, short_entries.c.partition_id == partitions.c.partition_id)
-        .where(partitions.c.topic_id.in_(topic_ids))
-        .group_by(partitions.c.topic_id),
-        select(s.topic_id, s.subscription_id, s.epoch).where(s.topic_id.in_(topic_ids)),
-        select(s.topic_id, s.subscription_id, func.count(), func.sum(consumers.c.consumer_id))
-        .join(consumers, consumers.c.subscription_id == s.subscription_id)
-        .where(s.topic_id.in_(topic_ids))
-        .group_by(s.topic_id, s.subscription_id),
-        select(s.topic_id, s.subscription_id, func.count(), func.sum(deliveries.c.delivery_id))
-        .join(deliveries, deliveries.c.subscription_id == s.subscription_id)
-        .where(s.topic_id.in_(topic_ids), deliveries.c.consumer_id.is_(None))
-        .group_by(s.topic_id, s.subscription_id),
-    )
-    for number, query in enumerate(queries):
-        for row in connection.execute(query):
-            states[row[0], row[1]].append((number, *row[2:]))
+    for number, query in enumerate(_STATES):
+        for topic_id, subscription_id, *state in query.rows(connection, topic_ids):
+            states[topic_id, subscription_id].append((number, *state))
     return states
+
+
+_STATES = (
+    Lookup("""
+        SELECT topic_id, 0, SUM(open_ledger_id), SUM(ledgers.entries)
+        FROM partitions JOIN ledgers ON ledgers.ledger_id = partitions.open_ledger_id
+        WHERE topic_id IN (:values) GROUP BY topic_id"""),
+    Lookup("""
+        SELECT topic_id, 0, COUNT(*), MIN(short_entries.position)
+        FROM partitions JOIN short_entries ON short_entries.partition_id = partitions.partition_id
+        WHERE topic_id IN (:values) GROUP BY topic_id"""),
+    Lookup("SELECT topic_id, subscription_id, epoch FROM subscriptions WHERE topic_id IN (:values)"),
+    Lookup("""
+        SELECT topic_id, subscriptions.subscription_id, COUNT(*), SUM(consumer_id)
+        FROM subscriptions JOIN consumers ON consumers.subscription_id = subscriptions.subscription_id
+        WHERE topic_id IN (:values) GROUP BY topic_id, subscriptions.subscription_id"""),
+    Lookup("""
+        SELECT topic_id, subscriptions.subscription_id, COUNT(*), SUM(delivery_id)
+        FROM subscriptions JOIN deliveries ON deliveries.subscription_id = subscriptions.subscription_id
+        WHERE topic_id IN (:values) AND consumer_id IS NULL GROUP BY topic_id, subscriptions.subscription_id"""),
+)

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from txn_source.metadata.store import deliveries as handed_out
 from txn_source.metadata.store.database import note_change
@@ -68,9 +68,9 @@ def _is_zombie(pid: int) -> bool:
 
 def connected(connection: Connection, subscription_id: int, token: str | None = None) -> list[ConnectedConsumer]:
     """Return a subscription's consumers in the order in which they came, or those of a token; the lease may be over."""
-    query, values = (_OF, {}) if token is None else (_OF_TOKEN, {"token": token})
-    rows = connection.execute(query, {"subscription_id": subscription_id, **values})
-    return [ConnectedConsumer.of(row) for row in rows]
+    query = _OF if token is None else _OF_TOKEN
+    rows = query.rows(connection, {"subscription_id": subscription_id, "token": token})
+    return [ConnectedConsumer(*row) for row in rows]
 
 
 def is_connected(connection: Connection, subscription_id: int, consumer_id: int) -> bool:
@@ -120,26 +120,18 @@ def register(
             f"Subscription {subscription.name!r} is exclusive, and consumer {others[0].name!r} is connected to it.",
             "Close that consumer (after a crash it goes by itself within 15 s), or use another subscription.",
         )
-    key = connection.execute(
-        insert(consumers).values(
-            subscription_id=subscription.subscription_id,
-            token=token,
-            name=name,
-            host=here(),
-            connected_at_ms=now_ms,
-            lease_until_ms=now_ms + LEASE_MS,
-        )
-    ).inserted_primary_key
-    kept = {row.consumer_id for row in others}
-    for row in found:  # only now: an undurable subscription goes with its last consumer
-        if row.consumer_id not in kept:
-            mine = received if row.token == token else None
+    row = {"subscription_id": subscription.subscription_id, "token": token, "name": name, "host": here()}
+    row |= {"connected_at_ms": now_ms, "lease_until_ms": now_ms + LEASE_MS}
+    [(consumer_id,)] = _INSERT.rows(connection, row)
+    kept = {other.consumer_id for other in others}
+    for older in found:  # only now: an undurable subscription goes with its last consumer
+        if older.consumer_id not in kept:
+            mine = received if older.token == token else None
             if mine is not None:
-                handed_out.redeliver(connection, subscription, row.consumer_id, mine, counts=counts)
-            remove(connection, row.consumer_id, reported=mine is not None)
+                handed_out.redeliver(connection, subscription, older.consumer_id, mine, counts=counts)
+            remove(connection, older.consumer_id, reported=mine is not None)
     remove_lapsed(connection, now_ms)  # of other subscriptions, too: nobody else may ever look at these
-    assert key is not None
-    return int(key[0]), bool(others)
+    return consumer_id, bool(others)
 
 
 def renew(connection: Connection, unacknowledged: Mapping[int, int], now_ms: int) -> None:
@@ -160,18 +152,15 @@ def remove(connection: Connection, consumer_id: int, *, reported: bool = False) 
 
     ``reported``: the consumer has said what it received, and that was counted.
     """
-    row = connection.execute(
-        select(consumers.c.subscription_id, subscriptions.c.topic_id, subscriptions.c.durable)
-        .join(subscriptions, subscriptions.c.subscription_id == consumers.c.subscription_id)
-        .where(consumers.c.consumer_id == consumer_id)
-    ).first()
-    if row is None:
+    found = _SUBSCRIPTION.rows(connection, {"consumer_id": consumer_id})
+    if not found:
         return
-    connection.execute(delete(consumers).where(consumers.c.consumer_id == consumer_id))
-    handed_out.give_back(connection, row.subscription_id, consumer_id, reported=reported)
-    note_change(connection, row.topic_id, row.subscription_id)
-    if not row.durable and not connected(connection, row.subscription_id):
-        connection.execute(delete(subscriptions).where(subscriptions.c.subscription_id == row.subscription_id))
+    [(subscription_id, topic_id, durable)] = found
+    _REMOVE.run(connection, {"consumer_id": consumer_id})
+    handed_out.give_back(connection, subscription_id, consumer_id, reported=reported)
+    note_change(connection, topic_id, subscription_id)
+    if not durable and not connected(connection, subscription_id):
+        connection.execute(delete(subscriptions).where(subscriptions.c.subscription_id == subscription_id))
 
 
 def remove_lapsed(connection: Connection, now_ms: int, subscription_id: int | None = None) -> None:
@@ -188,12 +177,8 @@ def remove_forgotten(connection: Connection, now_ms: int) -> None:
 
 def lapsed(connection: Connection, now_ms: int, subscription_id: int | None = None) -> list[int]:
     """Return the consumers whose leases are over, or whose processes on this machine have ended, by id."""
-    query = select(consumers.c.consumer_id).where(
-        or_(consumers.c.lease_until_ms <= now_ms, consumers.c.host.in_(_ended(connection)))
-    )
-    if subscription_id is not None:
-        query = query.where(consumers.c.subscription_id == subscription_id)
-    return list(connection.execute(query.order_by(consumers.c.consumer_id)).scalars())
+    found = {*_OVER.rows(connection, {"now_ms": now_ms}), *_of_ended(connection)}
+    return sorted(consumer for consumer, of in found if subscription_id in (None, of))
 
 
 def forgotten(connection: Connection, now_ms: int) -> list[int]:
@@ -201,34 +186,38 @@ def forgotten(connection: Connection, now_ms: int) -> list[int]:
 
     Such a one connects again as soon as it hears that it was removed, and would take the place of who was to follow it.
     """
-    over = and_(consumers.c.lease_until_ms <= now_ms, subscriptions.c.durable == 0)
-    query = (
-        select(consumers.c.consumer_id)
-        .join(subscriptions, subscriptions.c.subscription_id == consumers.c.subscription_id)
-        .where(or_(over, consumers.c.host.in_(_ended(connection))))
-    )
-    return list(connection.execute(query.order_by(consumers.c.consumer_id)).scalars())
+    found = {*_OVER_UNDURABLE.rows(connection, {"now_ms": now_ms}), *_of_ended(connection)}
+    return sorted(consumer for consumer, _ in found)
 
 
-def _ended(connection: Connection) -> list[str]:
-    hosts = connection.execute(select(consumers.c.host).distinct()).scalars()
-    return [host for host in hosts if gone(host)]
+def _of_ended(connection: Connection) -> list[tuple[int, int]]:
+    """Return the consumers, with their subscriptions, whose processes have ended."""
+    return _OF_HOSTS.rows(connection, [host for (host,) in _HOSTS.rows(connection, {}) if gone(host)])
 
 
-_OF = (
-    select(consumers)
-    .where(consumers.c.subscription_id == bindparam("subscription_id"))
-    .order_by(consumers.c.consumer_id)
-)
-_OF_TOKEN = _OF.where(consumers.c.token == bindparam("token"))
+_CONSUMER = "SELECT consumer_id, token, name, host, connected_at_ms, lease_until_ms, unacknowledged FROM consumers"
+_OF = Prepared(f"{_CONSUMER} WHERE subscription_id = :subscription_id ORDER BY consumer_id")
+_OF_TOKEN = Prepared(f"{_CONSUMER} WHERE subscription_id = :subscription_id AND token = :token ORDER BY consumer_id")
 _IS_OF = Prepared(
-    select(consumers.c.consumer_id).where(
-        consumers.c.subscription_id == bindparam("subscription_id"), consumers.c.consumer_id == bindparam("consumer_id")
-    )
+    "SELECT consumer_id FROM consumers WHERE subscription_id = :subscription_id AND consumer_id = :consumer_id"
 )
 _LEASES = Lookup(
-    lambda names: select(
-        consumers.c.subscription_id, consumers.c.consumer_id, consumers.c.lease_until_ms, consumers.c.host
-    ).where(consumers.c.subscription_id.in_([bindparam(name) for name in names]))
+    "SELECT subscription_id, consumer_id, lease_until_ms, host FROM consumers WHERE subscription_id IN (:values)"
 )
+_INSERT = Prepared("""
+    INSERT INTO consumers (subscription_id, token, name, host, connected_at_ms, lease_until_ms, unacknowledged)
+    VALUES (:subscription_id, :token, :name, :host, :connected_at_ms, :lease_until_ms, 0)
+    RETURNING consumer_id""")
+_REMOVE = Prepared("DELETE FROM consumers WHERE consumer_id = :consumer_id")
+_SUBSCRIPTION = Prepared("""
+    SELECT subscriptions.subscription_id, subscriptions.topic_id, subscriptions.durable
+    FROM consumers JOIN subscriptions ON subscriptions.subscription_id = consumers.subscription_id
+    WHERE consumers.consumer_id = :consumer_id""")
+_OVER = Prepared("SELECT consumer_id, subscription_id FROM consumers WHERE lease_until_ms <= :now_ms")
+_OVER_UNDURABLE = Prepared("""
+    SELECT consumers.consumer_id, consumers.subscription_id
+    FROM consumers JOIN subscriptions ON subscriptions.subscription_id = consumers.subscription_id
+    WHERE consumers.lease_until_ms <= :now_ms AND subscriptions.durable = 0""")
+_HOSTS = Prepared("SELECT DISTINCT host FROM consumers")
+_OF_HOSTS = Lookup("SELECT consumer_id, subscription_id FROM consumers WHERE host IN (:values)")
 _NOTE = update(consumers).where(consumers.c.consumer_id == bindparam("id")).values(unacknowledged=bindparam("messages"))

@@ -6,10 +6,10 @@ import uuid
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, insert, literal_column, or_, select, update
+from sqlalchemy import Connection, Row, and_, delete, literal_column, or_, select, update
 
 from txn_source.metadata.store import owners, transactions
-from txn_source.metadata.store.prepared import Lookup
+from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.metadata.store.segments import JOB
 from txn_source.metadata.store.tables import (
     CLOSED,
@@ -39,6 +39,15 @@ _FORGET_MS = _IDLE_MS
 _PORTION = 500
 _REGISTERED = Lookup("SELECT path, segment_id FROM segments WHERE path IN (:values)")
 _MEASURED = select(log_info.c.measured_ms).scalar_subquery()
+_INSERT = Prepared("""
+    INSERT INTO producers (topic_id, name, transactional_id, epoch, purged_sequence, seen_ms)
+    VALUES (:topic_id, :name, :transactional_id, :epoch, -1, (SELECT measured_ms FROM log_info))
+    RETURNING producer_id""")
+_END_OF = f"""
+    UPDATE producers SET ended = :how, seen_ms = (SELECT measured_ms FROM log_info)
+    WHERE producer_id = :producer_id AND ended IN ({WRITING}, {IDLE})"""
+_END = Prepared(_END_OF)
+_CLOSE = Prepared(f"{_END_OF} AND epoch = :epoch")
 
 
 def open_producer(
@@ -72,23 +81,19 @@ def open_producer(
             epoch = older.epoch + 1
             end(connection, [older.producer_id])
     values = {"topic_id": topic_id, "name": name, "transactional_id": transactional_id, "epoch": epoch}
-    key = connection.execute(insert(producers).values({**values, "seen_ms": _MEASURED})).inserted_primary_key
-    assert key is not None
-    owners.note(connection, owners.PRODUCER, key[0], caller, topic_id)
-    return OpenedProducer(int(key[0]), epoch, name)
+    [(producer_id,)] = _INSERT.rows(connection, values)
+    owners.note(connection, owners.PRODUCER, producer_id, caller, topic_id)
+    return OpenedProducer(producer_id, epoch, name)
 
 
 def end(connection: Connection, producer_ids: Collection[int], how: int = CLOSED) -> None:
     """Let producers append no more; those that have ended stay as they are. Ending again is harmless."""
-    of = (producers.c.producer_id.in_(producer_ids), producers.c.ended.in_((WRITING, IDLE)))
-    connection.execute(update(producers).where(*of).values(ended=how, seen_ms=_MEASURED))
+    _END.run_many(connection, [{"producer_id": producer_id, "how": how} for producer_id in producer_ids])
 
 
 def close(connection: Connection, producer_id: int, epoch: int) -> None:
     """End a producer at its own wish; one that isn't there, or is another, is left alone."""
-    of = (producers.c.producer_id == producer_id, producers.c.epoch == epoch)
-    if connection.execute(select(producers.c.producer_id).where(*of)).first() is not None:
-        end(connection, [producer_id])
+    _CLOSE.run(connection, {"producer_id": producer_id, "epoch": epoch, "how": CLOSED})
 
 
 def lose_all(connection: Connection) -> None:

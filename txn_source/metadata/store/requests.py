@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import Connection
 
+from txn_source.metadata.store.inserts import NewRows
+from txn_source.metadata.store.prepared import Prepared
 from txn_source.metadata.store.tables import requests
 
 
@@ -22,15 +24,15 @@ class KnownAnswer:
 
 def find(connection: Connection, request_id: str) -> KnownAnswer | None:
     """Return what was answered to a request id; None if it is new, or so old that it was dropped."""
-    row = connection.execute(_FIND, {"request_id": request_id}).first()
-    return None if row is None else KnownAnswer(row.answer, row.fingerprint)
+    rows = _FIND.rows(connection, {"request_id": request_id})
+    return KnownAnswer(*map(bytes, rows[0])) if rows else None
 
 
 def keep(connection: Connection, request_id: str, known: KnownAnswer, measured_ms: int) -> None:
     """Keep an answer, as of a moment of measured time."""
     row = {"request_id": request_id, "answer": known.answer, "fingerprint": known.fingerprint}
-    connection.execute(_KEEP, row | {"stored_at_ms": measured_ms})
+    _KEEP.add(connection, [row | {"stored_at_ms": measured_ms}])
 
 
-_FIND = select(requests.c.answer, requests.c.fingerprint).where(requests.c.request_id == bindparam("request_id"))
-_KEEP = insert(requests)
+_FIND = Prepared("SELECT answer, fingerprint FROM requests WHERE request_id = :request_id")
+_KEEP = NewRows(requests)

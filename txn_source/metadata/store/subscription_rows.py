@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row
-
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.subscription import SubscriptionType
 
@@ -27,11 +25,6 @@ class Subscription:
     durable: bool
     epoch: int
     ignored_acknowledgements: int
-
-    @classmethod
-    def of(cls, row: Row[Any]) -> Subscription:
-        """Return the subscription in a row of its table."""
-        return cls.of_values([getattr(row, name) for name in cls.columns()])
 
     @classmethod
     def of_values(cls, values: Sequence[Any]) -> Subscription:
@@ -70,16 +63,3 @@ class ConnectedConsumer:
     connected_at_ms: int
     lease_until_ms: int
     unacknowledged: int
-
-    @classmethod
-    def of(cls, row: Row[Any]) -> ConnectedConsumer:
-        """Return the consumer in a row of its table."""
-        return cls(
-            row.consumer_id,
-            row.token,
-            row.name,
-            row.host,
-            row.connected_at_ms,
-            row.lease_until_ms,
-            row.unacknowledged,
-        )

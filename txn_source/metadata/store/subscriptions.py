@@ -58,9 +58,8 @@ def find(connection: Connection, topic_id: int, name: str) -> Subscription:
 
 def find_any(connection: Connection, topic_id: int, name: str) -> Subscription | None:
     """Return a topic's subscription of a name; None if there is none."""
-    query = select(subscriptions).where(subscriptions.c.topic_id == topic_id, subscriptions.c.name == name)
-    row = connection.execute(query).first()
-    return None if row is None else Subscription.of(row)
+    rows = _BY_NAME.rows(connection, {"topic_id": topic_id, "name": name})
+    return Subscription.of_values(rows[0]) if rows else None
 
 
 def by_id(connection: Connection, subscription_id: int) -> Subscription | None:
@@ -76,8 +75,7 @@ def by_ids(connection: Connection, subscription_ids: Iterable[int]) -> dict[int,
 
 def of_topic(connection: Connection, topic_id: int) -> list[Subscription]:
     """Return a topic's subscriptions, by name."""
-    query = select(subscriptions).where(subscriptions.c.topic_id == topic_id).order_by(subscriptions.c.name)
-    return [Subscription.of(row) for row in connection.execute(query)]
+    return [Subscription.of_values(row) for row in _OF_TOPIC.rows(connection, {"topic_id": topic_id})]
 
 
 def create(
@@ -455,11 +453,10 @@ _TWO_LEDGERS = Prepared(
     ORDER BY ledger_id LIMIT 2"""
 )
 _MESSAGES_OF = Prepared("SELECT messages FROM entries WHERE partition_id = :partition_id AND position = :position")
-_BY_IDS = Lookup(
-    lambda names: select(*(subscriptions.c[name] for name in Subscription.columns())).where(
-        subscriptions.c.subscription_id.in_([bindparam(name) for name in names])
-    )
-)
+_SUBSCRIPTION = f"SELECT {', '.join(Subscription.columns())} FROM subscriptions"
+_BY_IDS = Lookup(f"{_SUBSCRIPTION} WHERE subscription_id IN (:values)")
+_BY_NAME = Prepared(f"{_SUBSCRIPTION} WHERE topic_id = :topic_id AND name = :name")
+_OF_TOPIC = Prepared(f"{_SUBSCRIPTION} WHERE topic_id = :topic_id ORDER BY name")
 _ENDS = Lookup(
     lambda names: (
         select(partitions.c.partition_id, partitions.c.open_ledger_id, ledgers.c.entries)

@@ -10,6 +10,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement
 
 from txn_source.metadata.store.dialects import has_table
+from txn_source.metadata.store.prepared import driver_cursor
 from txn_source.metadata.store.table_version import SCHEMA_VERSION
 from txn_source.metadata.store.tables import log_info, metadata, schema_versions
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 def make_tables(connection: Connection) -> None:
     """Make all tables, in a transaction, unless they are there."""
     if not has_table(connection, log_info.name):
-        for statement in _statements(connection.dialect.name):
-            connection.exec_driver_sql(statement)
+        with driver_cursor(connection) as cursor:
+            for statement in _statements(connection.dialect.name):
+                cursor.execute(statement)
         connection.execute(insert(schema_versions).values(version=SCHEMA_VERSION))
 
 

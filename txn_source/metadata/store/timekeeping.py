@@ -14,14 +14,15 @@ learns at once what another one saw.
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, select, update
 
 from txn_source.metadata.store import producers, trimming
 from txn_source.metadata.store.consumers import LEASE_MS
 from txn_source.metadata.store.copy_changes import LEASE_MS as OFFLOAD_LEASE_MS
 from txn_source.metadata.store.due import LOOK_EVERY_MS, Due, was_ahead
 from txn_source.metadata.store.partition_tail import Tail
-from txn_source.metadata.store.tables import consumers, copies, doomed_files, ledgers, log_info, partitions, requests
+from txn_source.metadata.store.prepared import Prepared
+from txn_source.metadata.store.tables import consumers, copies, doomed_files, ledgers, log_info, partitions
 from txn_source.metadata.store.tables import transactions as transaction_table
 from txn_source.model.kinds import OPEN
 
@@ -49,8 +50,8 @@ class Timekeeping:
             return False
         step_ms = min(max(0, now_ms - due.looked_at_ms), _MAX_STEP_MS) if due.looked_at_ms else 0
         self.measured_ms += step_ms
-        connection.execute(update(log_info).values(looked_at_ms=now_ms, measured_ms=self.measured_ms))
-        connection.execute(delete(requests).where(requests.c.stored_at_ms < self.measured_ms - REQUEST_LIFETIME_MS))
+        _LOOKED.run(connection, {"now_ms": now_ms, "measured_ms": self.measured_ms})
+        _FORGET.run(connection, {"before_ms": self.measured_ms - REQUEST_LIFETIME_MS})
         if self.measured_ms - self._looked_after_ms >= _LOOK_AFTER_MS:
             self._looked_after_ms = self.measured_ms
             producers.look_after(connection, self.measured_ms)
@@ -105,3 +106,7 @@ def _mend_orders(connection: Connection, now_ms: int) -> None:
         connection.execute(
             update(partitions).where(partitions.c.partition_id == partition_id).values(last_publish_time_us=now_us)
         )
+
+
+_LOOKED = Prepared("UPDATE log_info SET looked_at_ms = :now_ms, measured_ms = :measured_ms")
+_FORGET = Prepared("DELETE FROM requests WHERE stored_at_ms < :before_ms")

@@ -7,18 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, or_, select
 
 from txn_source.metadata.store import transactions as store
+from txn_source.metadata.store.prepared import Lookup
 from txn_source.metadata.store.tables import (
-    entries,
-    ledgers,
     partitions,
-    producers,
     short_entries,
-    topics,
     transaction_partitions,
-    transaction_producers,
     transactions,
 )
 from txn_source.model.kinds import OPEN, STATES
@@ -171,66 +167,43 @@ def _described(connection: Connection, rows: Sequence[Row[Any]]) -> list[ListedT
 
 
 def _producer_names(connection: Connection, txns: Sequence[int]) -> dict[int, list[str]]:
-    query = (
-        select(transaction_producers.c.txn, producers.c.name)
-        .join(producers, producers.c.producer_id == transaction_producers.c.producer_id)
-        .where(transaction_producers.c.txn.in_(txns))
-    )
     names: dict[int, list[str]] = defaultdict(list)
-    for row in connection.execute(query):
-        names[row.txn].append(row.name)
+    for txn, name in _NAMES.rows(connection, txns):
+        names[txn].append(name)
     return names
 
 
 def _written(connection: Connection, txns: Sequence[int]) -> dict[int, list[WrittenPartition]]:
-    first, high = entries.alias("first_entry"), entries.alias("first_short")
-    messages_begin = func.coalesce(first.c.messages_before, partitions.c.messages_trimmed)  # it may be trimmed
-    bytes_begin = func.coalesce(first.c.bytes_before, partitions.c.bytes_trimmed)
-    messages_end = func.coalesce(high.c.messages_before, ledgers.c.messages_before + ledgers.c.messages)
-    bytes_end = func.coalesce(high.c.bytes_before, ledgers.c.bytes_before + ledgers.c.bytes)
-    query = (
-        select(
-            transaction_partitions,
-            _high_watermark().label("high_watermark"),
-            topics.c.name.label("topic"),
-            partitions.c.partition_index,
-            (messages_end - messages_begin).label("held_back_messages"),
-            (bytes_end - bytes_begin).label("held_back_bytes"),
-        )
-        .join(partitions, partitions.c.partition_id == transaction_partitions.c.partition_id)
-        .join(topics, topics.c.topic_id == partitions.c.topic_id)
-        .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
-        .outerjoin(
-            first,
-            and_(
-                first.c.partition_id == transaction_partitions.c.partition_id,
-                first.c.position == transaction_partitions.c.first_position,
-            ),
-        )
-        .outerjoin(
-            high,
-            and_(
-                high.c.partition_id == transaction_partitions.c.partition_id,
-                high.c.position == _high_watermark(),
-            ),
-        )
-        .where(transaction_partitions.c.txn.in_(txns))
-        .order_by(transaction_partitions.c.txn, topics.c.name, partitions.c.partition_index)
-    )
     written: dict[int, list[WrittenPartition]] = defaultdict(list)
-    for row in connection.execute(query):
-        watermark = row.high_watermark
-        ongoing = row.state == OPEN or (watermark is not None and row.marker_position >= watermark)
-        written[row.txn].append(
-            WrittenPartition(
-                row.topic,
-                row.partition_index,
-                row.first_position,
-                row.marker_position,
-                row.messages,
-                row.bytes,
-                max(0, row.held_back_messages) if ongoing else 0,
-                max(0, row.held_back_bytes) if ongoing else 0,
-            )
-        )
+    for txn, ongoing, *left in _WRITTEN.rows(connection, txns):
+        *what, held_back_messages, held_back_bytes = left
+        held_back = (max(0, held_back_messages), max(0, held_back_bytes)) if ongoing else (0, 0)
+        written[txn].append(WrittenPartition(*what, *held_back))
     return written
+
+
+_NAMES = Lookup("""
+    SELECT txn, name
+    FROM transaction_producers JOIN producers ON producers.producer_id = transaction_producers.producer_id
+    WHERE txn IN (:values)""")
+_HIGH_WATERMARK = """
+    (SELECT MIN(position) FROM short_entries WHERE short_entries.partition_id = transaction_partitions.partition_id)"""
+_WRITTEN = Lookup(f"""
+    SELECT transaction_partitions.txn,
+        transaction_partitions.state = {OPEN} OR COALESCE(marker_position >= {_HIGH_WATERMARK}, FALSE),
+        topics.name, partition_index, first_position, marker_position,
+        transaction_partitions.messages, transaction_partitions.bytes,
+        COALESCE(first_short.messages_before, ledgers.messages_before + ledgers.messages)
+            - COALESCE(first_entry.messages_before, messages_trimmed), -- it may be trimmed
+        COALESCE(first_short.bytes_before, ledgers.bytes_before + ledgers.bytes)
+            - COALESCE(first_entry.bytes_before, bytes_trimmed)
+    FROM transaction_partitions
+        JOIN partitions ON partitions.partition_id = transaction_partitions.partition_id
+        JOIN topics ON topics.topic_id = partitions.topic_id
+        JOIN ledgers ON ledgers.ledger_id = partitions.open_ledger_id
+        LEFT JOIN entries AS first_entry ON first_entry.partition_id = transaction_partitions.partition_id
+            AND first_entry.position = transaction_partitions.first_position
+        LEFT JOIN entries AS first_short ON first_short.partition_id = transaction_partitions.partition_id
+            AND first_short.position = {_HIGH_WATERMARK}
+    WHERE transaction_partitions.txn IN (:values)
+    ORDER BY transaction_partitions.txn, topics.name, partition_index""")
