@@ -122,8 +122,7 @@ def _imports(path: Path, *, when_imported: bool) -> Iterator[tuple[int, str]]:
     package = module_name(path).split(".")
     if path.name != "__init__.py":
         package.pop()
-    tree = ast.parse(path.read_bytes(), str(path))
-    for node in _run_when_imported(tree) if when_imported else ast.walk(tree):
+    for node in _statements(_parsed(path), when_imported=when_imported):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -134,16 +133,23 @@ def _imports(path: Path, *, when_imported: bool) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{prefix}.{alias.name}"
 
 
-def _run_when_imported(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a module without the bodies of functions and of ``if TYPE_CHECKING``."""
+@cache
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_bytes(), str(path))
+
+
+def _statements(tree: ast.AST, *, when_imported: bool) -> Iterator[ast.AST]:
+    """Yield a module's statements, or those that run when it is imported: none in functions or for type checkers."""
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        if not isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
             continue
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            yield from _run_when_imported(ast.Module(node.orelse, []))
-        else:
-            yield node
-            yield from _run_when_imported(node)
+        if when_imported and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        of: ast.AST = node
+        if when_imported and isinstance(node, ast.If) and isinstance(node.test, ast.Name):
+            of = ast.Module(node.orelse, []) if node.test.id == "TYPE_CHECKING" else node
+        yield node
+        yield from _statements(of, when_imported=when_imported)
 
 
 def way_to(foreign: Iterable[str], module: str, imports: dict[str, list[str]]) -> list[str] | None:

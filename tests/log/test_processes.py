@@ -44,7 +44,7 @@ def test_processes_that_write_at_once_lose_nothing(site: Site) -> None:
         found = values(log, "orders")
         assert len(found) == len(set(found)) >= seen
         seen = len(found)
-        threading.Event().wait(0.02)  # the children have the machine
+        threading.Event().wait(0.1)  # the children have the machine
     assert [outcome(child) for child in children] == ["done"] * 2
     stored = by_partition(log, "orders")
     assert sum(len(found) for found in stored.values()) == 60

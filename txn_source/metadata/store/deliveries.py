@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, case, delete, insert, select, update
 
 from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.database import note_change
@@ -67,25 +67,19 @@ def take_back(
 
 def unacknowledged(connection: Connection, subscription_id: int, consumer_id: int) -> int:
     """Return how many messages a consumer of a shared subscription has that nobody has acknowledged."""
-    d = deliveries.c
-    query = select(func.coalesce(func.sum(d.messages), 0))
-    mine = query.where(d.subscription_id == subscription_id, d.consumer_id == consumer_id)
-    return int(connection.execute(mine).scalar_one())
+    [(messages,)] = _MESSAGES_OF.rows(connection, {"subscription_id": subscription_id, "consumer_id": consumer_id})
+    return int(messages)
 
 
 def handed_out(connection: Connection, subscription_id: int) -> dict[int | None, int]:
     """Return how many messages each consumer of a shared subscription has; of None, how many wait to come again."""
-    d = deliveries.c
-    of_this = d.subscription_id == subscription_id
-    query = select(d.consumer_id, func.sum(d.messages).label("messages")).where(of_this).group_by(d.consumer_id)
-    return {row.consumer_id: int(row.messages) for row in connection.execute(query)}
+    rows = _MESSAGES.rows(connection, {"subscription_id": subscription_id})
+    return {consumer_id: int(messages) for consumer_id, messages in rows}
 
 
 def has_waiting(connection: Connection, subscription_id: int) -> bool:
     """True if a subscription has something that is to be handed out again."""
-    d = deliveries.c
-    query = select(d.delivery_id).where(d.subscription_id == subscription_id, d.consumer_id.is_(None)).limit(1)
-    return connection.execute(query).first() is not None
+    return bool(_IS_WAITING.rows(connection, {"subscription_id": subscription_id}))
 
 
 def advance(connection: Connection, subscription_id: int, partition_id: int, read_position: int) -> None:
@@ -306,4 +300,12 @@ _ADVANCE = Prepared(
         cursors.c.read_position <= bindparam("to_position"),
     )
     .values(read_position=bindparam("to_position"))
+)
+_MESSAGES = Prepared("""
+    SELECT consumer_id, SUM(messages) FROM deliveries WHERE subscription_id = :subscription_id GROUP BY consumer_id""")
+_MESSAGES_OF = Prepared("""
+    SELECT COALESCE(SUM(messages), 0) FROM deliveries
+    WHERE subscription_id = :subscription_id AND consumer_id = :consumer_id""")
+_IS_WAITING = Prepared(
+    "SELECT delivery_id FROM deliveries WHERE subscription_id = :subscription_id AND consumer_id IS NULL LIMIT 1"
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, update
 
 from txn_source.metadata.store.database import Database
 from txn_source.metadata.store.log_identity import read_info
+from txn_source.metadata.store.prepared import Prepared
 from txn_source.metadata.store.table_making import make_tables
 from txn_source.metadata.store.table_version import read_version
 from txn_source.metadata.store.tables import log_info
@@ -28,12 +29,11 @@ def create_log(database: Database, log_id: str | None = None, *, new_id: str | N
 
     def create(connection: Connection) -> None:
         make_tables(connection)
-        found = connection.execute(select(log_info.c.log_id)).scalar()
-        if found is None:
-            values = {"log_id": log_id or new_id or uuid.uuid4().hex, "format_version": FORMAT_VERSION}
-            connection.execute(insert(log_info).values(values | {"decisions": 0, "transactions": 0}))
-        elif log_id not in (None, found):
-            raise _of_another(found)
+        found = _LOG_ID.rows(connection, {})
+        if not found:
+            _INSERT.run(connection, {"log_id": log_id or new_id or uuid.uuid4().hex})
+        elif log_id not in (None, found[0][0]):
+            raise _of_another(found[0][0])
 
     database.write(create)
 
@@ -67,3 +67,10 @@ def _of_another(found: str) -> InvalidArgumentError:
         f"The metadata database holds the log {found}, which has another root.",
         "Give each log a database of its own, or a schema (?options=-csearch_path%3D<schema>), and check root and URL.",
     )
+
+
+_LOG_ID = Prepared("SELECT log_id FROM log_info")
+_INSERT = Prepared(f"""
+    INSERT INTO log_info
+        (log_id, format_version, decisions, transactions, last_ended_at_ms, looked_at_ms, measured_ms)
+    VALUES (:log_id, {FORMAT_VERSION}, 0, 0, 0, 0, 0)""")

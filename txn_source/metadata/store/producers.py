@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, literal_column, or_, select, update
+from sqlalchemy import Connection, Row, delete, select, update
 
 from txn_source.metadata.store import owners, transactions
 from txn_source.metadata.store.prepared import Lookup, Prepared
@@ -16,15 +16,11 @@ from txn_source.metadata.store.tables import (
     IDLE,
     LOST,
     WRITING,
-    entries,
-    is_in,
     log_info,
     producers,
     segments,
     sink_producers,
-    transaction_producers,
 )
-from txn_source.metadata.store.tables import transactions as transaction_rows
 from txn_source.model.caller import Caller
 from txn_source.model.entry import OpenedProducer
 from txn_source.model.errors import InvalidArgumentError, StaleSegmentError, shown
@@ -48,6 +44,20 @@ _END_OF = f"""
     WHERE producer_id = :producer_id AND ended IN ({WRITING}, {IDLE})"""
 _END = Prepared(_END_OF)
 _CLOSE = Prepared(f"{_END_OF} AND epoch = :epoch")
+_NOTE_IDLE = Prepared(f"UPDATE producers SET ended = {IDLE} WHERE ended = {WRITING} AND seen_ms < :before_ms")
+_FORGOTTEN = Prepared(f"""
+    SELECT producer_id FROM producers AS one
+    WHERE ended IN ({CLOSED}, {LOST}) AND seen_ms < :before_ms
+        AND (transactional_id IS NULL OR EXISTS (
+            SELECT 1 FROM producers AS newer
+            WHERE newer.topic_id = one.topic_id AND newer.transactional_id = one.transactional_id
+                AND newer.epoch > one.epoch))
+        AND NOT EXISTS (SELECT 1 FROM entries WHERE entries.producer_id = one.producer_id)
+        AND NOT EXISTS (SELECT 1 FROM sink_producers WHERE sink_producers.producer_id = one.producer_id)
+        AND NOT EXISTS (
+            SELECT 1 FROM transaction_producers JOIN transactions ON transactions.txn = transaction_producers.txn
+            WHERE transaction_producers.producer_id = one.producer_id AND transactions.state = {OPEN})""")
+_DELETED = Prepared("SELECT segment_id, path FROM segments WHERE deleted > 0")
 
 
 def open_producer(
@@ -109,28 +119,8 @@ def look_after(connection: Connection, measured_ms: int) -> None:
 
     Of a transactional id the newest producer stays: the next one's epoch goes by it.
     """
-    idle = (is_in(producers.c.ended, WRITING), producers.c.seen_ms < measured_ms - _IDLE_MS)
-    connection.execute(update(producers).where(*idle).values(ended=IDLE))
-    newer = producers.alias("newer")
-    has_newer = select(newer.c.producer_id).where(
-        newer.c.topic_id == producers.c.topic_id,
-        newer.c.transactional_id == producers.c.transactional_id,
-        newer.c.epoch > producers.c.epoch,
-    )
-    named_by = (
-        select(entries.c.position).where(entries.c.producer_id == producers.c.producer_id),
-        select(sink_producers.c.query_id).where(sink_producers.c.producer_id == producers.c.producer_id),
-        select(transaction_producers.c.txn)
-        .join(transaction_rows, transaction_rows.c.txn == transaction_producers.c.txn)
-        .where(transaction_producers.c.producer_id == producers.c.producer_id, transaction_rows.c.state == OPEN),
-    )
-    old = select(producers.c.producer_id).where(
-        producers.c.ended.in_((CLOSED, LOST)),
-        producers.c.seen_ms < measured_ms - _FORGET_MS,
-        or_(producers.c.transactional_id.is_(None), has_newer.exists()),
-        and_(*(~of.exists() for of in named_by)),
-    )
-    gone = list(connection.execute(old).scalars())
+    _NOTE_IDLE.run(connection, {"before_ms": measured_ms - _IDLE_MS})
+    gone = [producer_id for (producer_id,) in _FORGOTTEN.rows(connection, {"before_ms": measured_ms - _FORGET_MS})]
     _forget_segments(connection)
     for start in range(0, len(gone), _PORTION):
         some = gone[start : start + _PORTION]
@@ -140,10 +130,8 @@ def look_after(connection: Connection, measured_ms: int) -> None:
 
 def _forget_segments(connection: Connection) -> None:
     """Forget deleted segments of writers that have ended, or are gone: what they have is garbage by its name."""
-    deleted = connection.execute(
-        select(segments.c.segment_id, segments.c.path).where(segments.c.deleted > literal_column("0"))
-    ).all()
-    writer_of = {row.segment_id: name.producer_id for row in deleted if (name := SegmentName.parse(row.path))}
+    deleted = _DELETED.rows(connection, {})
+    writer_of = {segment_id: name.producer_id for segment_id, path in deleted if (name := SegmentName.parse(path))}
     writing = {JOB, *_in_state(connection, set(writer_of.values()), (WRITING, IDLE))}
     gone = [segment_id for segment_id, writer in writer_of.items() if writer not in writing]
     for start in range(0, len(gone), _PORTION):

@@ -32,20 +32,12 @@ def create(
         raise InvalidArgumentError(
             f"The name {name.short!r} has the form of one partition's.", 'Use a name without "-partition-N" at its end.'
         )
-    if connection.execute(select(topics.c.topic_id).where(topics.c.name == str(name))).first() is not None:
+    if _NAMED.rows(connection, {"name": str(name)}):
         raise TopicExistsError(f"Topic {name.short!r} already exists.", "Use it, or choose another name.")
-    key = connection.execute(
-        insert(topics).values(
-            name=str(name),
-            schema=schema,
-            ledger_max_entries=limits.max_entries,
-            ledger_max_bytes=limits.max_bytes,
-            ledger_max_age_ms=limits.max_age_ms,
-            created_at_ms=now_ms,
-        )
-    ).inserted_primary_key
-    assert key is not None
-    create_partitions(connection, int(key[0]), range(count), now_ms)
+    row = {"name": str(name), "schema": schema, "ledger_max_entries": limits.max_entries, "created_at_ms": now_ms}
+    row |= {"ledger_max_bytes": limits.max_bytes, "ledger_max_age_ms": limits.max_age_ms}
+    [(topic_id,)] = _INSERT_TOPIC.rows(connection, [row])
+    create_partitions(connection, topic_id, range(count), now_ms)
     return known.find(connection, name)
 
 
@@ -137,6 +129,12 @@ def create_partitions(connection: Connection, topic_id: int, indexes: Iterable[i
 # Compiled once: a topic may have thousands of partitions.
 _EMPTY = dict.fromkeys(
     ("log_start", "trimmed_end", "open_ledger_id", "messages_trimmed", "bytes_trimmed", "last_publish_time_us"), 0
+)
+_NAMED = Prepared("SELECT topic_id FROM topics WHERE name = :name")
+_INSERT_TOPIC = Insert(
+    topics,
+    ("name", "schema", "ledger_max_entries", "ledger_max_bytes", "ledger_max_age_ms", "created_at_ms"),
+    ("topic_id",),
 )
 _INSERT = Insert(partitions, ("topic_id", "partition_index", *_EMPTY), ("partition_index", "partition_id"))
 _BEGIN = Prepared(

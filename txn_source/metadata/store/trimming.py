@@ -7,6 +7,7 @@ from sqlalchemy import Connection, delete, select, update
 from txn_source.metadata.store import owners
 from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.copy_changes import closed_ledgers, doom_segments, doom_tiered_before, drop_entries
+from txn_source.metadata.store.prepared import Prepared
 from txn_source.metadata.store.subscriptions import keeper
 from txn_source.metadata.store.tables import (
     decision_pages,
@@ -91,11 +92,9 @@ def _remove(connection: Connection, partition_id: int, first_ledger_id: int, log
 def forget_ended(connection: Connection, from_ms: int, now_ms: int) -> int:
     """Forget transactions that ended from a time on, and a day ago, and have no trace: they wrote nothing, or it was
     trimmed within the day, or its topics are gone. At most so many are looked at; return the time to go on from."""
-    ended = transactions.c.ended_at_ms
-    query = select(transactions.c.txn, ended).where(ended >= from_ms, ended < now_ms - _KEEP_ENDS_MS)
-    some = connection.execute(query.order_by(ended).limit(_LOOKED_AT)).all()
-    _forget_transactions(connection, [row.txn for row in some], now_ms)
-    return int(some[-1].ended_at_ms) if len(some) == _LOOKED_AT else 0
+    some = _ENDED.rows(connection, {"from_ms": from_ms, "before_ms": now_ms - _KEEP_ENDS_MS})
+    _forget_transactions(connection, [txn for txn, _ in some], now_ms)
+    return int(some[-1][1]) if len(some) == _LOOKED_AT else 0
 
 
 def _forget_transactions(connection: Connection, txns: list[int], now_ms: int) -> None:
@@ -109,3 +108,8 @@ def _forget_transactions(connection: Connection, txns: list[int], now_ms: int) -
             connection.execute(delete(transaction_producers).where(transaction_producers.c.txn.in_(gone)))
             owners.forget_transactions(connection, gone)
             connection.execute(delete(transactions).where(transactions.c.txn.in_(gone)))
+
+
+_ENDED = Prepared(f"""
+    SELECT txn, ended_at_ms FROM transactions
+    WHERE ended_at_ms >= :from_ms AND ended_at_ms < :before_ms ORDER BY ended_at_ms LIMIT {_LOOKED_AT}""")
