@@ -109,6 +109,25 @@ def test_queued_messages_keep_their_counts(log: Log, kind: str) -> None:
         assert counts == {b"2": 2} | dict.fromkeys(VALUES[3:], 1)
 
 
+def test_what_was_received_before_a_seek_is_not_counted_behind_it(log: Log) -> None:
+    """Receive all of two partitions, have it redelivered, and move the subscription to the start: then only what is
+    received from there on counts, though the consumer stood further in the other partition."""
+    log.create_topic("t", partitions=2)
+    with log.producer("t") as producer:
+        for partition in (0, 1):
+            producer.send(b"v", partition=partition)
+    with subscribe(log, type="exclusive", max_redeliveries=9) as consumer:
+        assert {receive(consumer).partition for _ in range(2)} == {0, 1}
+        consumer.redeliver()
+        receive(consumer)
+        log.seek("t", "s", "earliest")
+        eventually(lambda: consumer.epoch == log.subscription("t", "s").epoch)
+        again = receive(consumer).partition
+    with subscribe(log, type="exclusive", max_redeliveries=9) as consumer:
+        counts = {m.partition: m.redelivery_count for m in (receive(consumer) for _ in range(2))}
+        assert counts == {again: 1, 1 - again: 0}
+
+
 def test_order_is_kept_under_redeliveries(log: Log) -> None:
     """Refuse a message in the middle of three partitions again and again: what comes is in order each time."""
     log.create_topic("t", partitions=3)

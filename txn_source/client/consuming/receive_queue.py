@@ -45,6 +45,7 @@ class ReceiveQueue:
         self.is_shared = False
         self.epoch = -1
         """That of the newest batch."""
+        self._begun: set[int] = set()  # partitions of which something was taken in that epoch
         self._dropped: tuple[MessageBatch, int] | None = None  # the batch and row that were current at the last drop
         self._most_in_hand = 16
         self.batch: MessageBatch | None = None
@@ -75,8 +76,9 @@ class ReceiveQueue:
             self.in_hand[self.batch] = self.row
 
     def received_in_order(self) -> dict[int, list[MessageRange]]:
-        """Return what the caller has received of an ordered subscription, by partition id: all below a place."""
-        places = self._places()
+        """Return what the caller has received of an ordered subscription in the newest batch's epoch, by partition id:
+        all below a place. Of a partition of which nothing was taken in it, the place is from before."""
+        places = {partition_id: key for partition_id, key in self._places().items() if partition_id in self._begun}
         found = {partition_id: [MessageRange(0, key)] for partition_id, key in places.items() if key}
         batch, row = self._dropped or (None, 0) if self.batch is None else (self.batch, self.row)
         if batch is not None and row:
@@ -172,7 +174,10 @@ class ReceiveQueue:
         self.batch, self.row, self.counted, self.values = batch, 0, 0, ()
         self._reached, self._failed = batch.end(len(batch) - 1), False
         self._last[delivery.partition_id] = batch
+        if delivery.epoch != self.epoch:
+            self._begun.clear()
         self.epoch = delivery.epoch
+        self._begun.add(delivery.partition_id)
 
     def _take_in_hand(self, batch: MessageBatch) -> None:
         if len(self.in_hand) >= self._most_in_hand:
