@@ -45,7 +45,7 @@ class ReceiveQueue:
         self.is_shared = False
         self.epoch = -1
         """That of the newest batch."""
-        self._begun: set[int] = set()  # partitions of which something was taken in that epoch
+        self._came_from: set[int] = set()  # the partitions whose batches came in that epoch
         self._dropped: tuple[MessageBatch, int] | None = None  # the batch and row that were current at the last drop
         self._most_in_hand = 16
         self.batch: MessageBatch | None = None
@@ -76,9 +76,11 @@ class ReceiveQueue:
             self.in_hand[self.batch] = self.row
 
     def received_in_order(self) -> dict[int, list[MessageRange]]:
-        """Return what the caller has received of an ordered subscription in the newest batch's epoch, by partition id:
-        all below a place. Of a partition of which nothing was taken in it, the place is from before."""
-        places = {partition_id: key for partition_id, key in self._places().items() if partition_id in self._begun}
+        """Return what the caller has received of an ordered subscription, by partition id: all below a place.
+
+        A partition is left out until a batch of it comes in the newest epoch: its place is that of an older one.
+        """
+        places = {partition_id: key for partition_id, key in self._places().items() if partition_id in self._came_from}
         found = {partition_id: [MessageRange(0, key)] for partition_id, key in places.items() if key}
         batch, row = self._dropped or (None, 0) if self.batch is None else (self.batch, self.row)
         if batch is not None and row:
@@ -175,9 +177,9 @@ class ReceiveQueue:
         self._reached, self._failed = batch.end(len(batch) - 1), False
         self._last[delivery.partition_id] = batch
         if delivery.epoch != self.epoch:
-            self._begun.clear()
+            self._came_from.clear()
         self.epoch = delivery.epoch
-        self._begun.add(delivery.partition_id)
+        self._came_from.add(delivery.partition_id)
 
     def _take_in_hand(self, batch: MessageBatch) -> None:
         if len(self.in_hand) >= self._most_in_hand:

@@ -25,7 +25,7 @@ class KnownAnswer:
 def find(connection: Connection, request_id: str) -> KnownAnswer | None:
     """Return what was answered to a request id; None if it is new, or so old that it was dropped."""
     rows = _FIND.rows(connection, {"request_id": request_id})
-    return KnownAnswer(*map(bytes, rows[0])) if rows else None
+    return KnownAnswer(*rows[0]) if rows else None
 
 
 def keep(connection: Connection, request_id: str, known: KnownAnswer, measured_ms: int) -> None:

@@ -65,12 +65,14 @@ def calls_about(path: str | None = None, endpoint: str | None = None, **shown: s
 
 
 @lru_cache(_LOGS)  # it has no lock while a log is opened: if a service hangs, only its own calls wait
-def _calls_about_ours(target: Target, _: tuple[int, ...]) -> Mapping[str, Callable[..., Any]]:
+def _calls_about_ours(target: Target, identity: tuple[int, ...]) -> Mapping[str, Callable[..., Any]]:
+    """Return those of a log of ours. One that is made anew at its path has another identity, and is opened anew."""
     return CatalogCalls(Log(target)).by_name
 
 
 @lru_cache(_LOGS)
 def _calls_about_others(path: str) -> Mapping[str, Callable[..., Any]]:
+    """Return those of a log that others wrote."""
     from txn_source.foreign.target import ForeignTarget
     from txn_source.spark.catalog.foreign_calls import ForeignCatalogCalls
 

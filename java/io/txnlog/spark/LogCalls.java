@@ -32,7 +32,7 @@ final class LogCalls {
       "Set PYSPARK_PYTHON, where Spark's driver is started, to the Python that has txn-source.";
 
   private static final ObjectMapper JSON = new ObjectMapper();
-  private static final Map<String, Helper> HELPERS = new HashMap<>(); // by interpreter; the driver's has no name
+  private static final Map<String, Helper> HELPERS = new HashMap<>(); // by interpreter; null: the driver's own
   private static final int ANSWER_MINUTES_MAX = 10; // whoever waits for a service gives up long before
 
   private final String interpreter;
@@ -117,7 +117,7 @@ final class LogCalls {
   /** Returns the process, and another one than that which is known to have ended. */
   private Helper running(Helper ended) {
     synchronized (HELPERS) {
-      return HELPERS.compute(interpreter == null ? "" : interpreter, (name, helper) -> {
+      return HELPERS.compute(interpreter, (name, helper) -> {
         if (helper != null && helper != ended && helper.process.isAlive()) {
           return helper;
         }
