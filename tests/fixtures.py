@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.log.sites import ManualClock, Site
+from tests.log.subscribed import Streams
 from txn_source import Log
 
 if TYPE_CHECKING:
@@ -140,3 +142,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     from txn_source.metadata.stub import grpc_transport
 
     monkeypatch.setattr(grpc_transport, "_ATTEMPTS", 2)
+
+
+@pytest.fixture
+def streams() -> Iterator[Streams]:
+    """Opens streams, and closes them."""
+    with closing(Streams([])) as streams:
+        yield streams

@@ -431,19 +431,6 @@ def test_reading_an_embedded_log_loads_nothing_that_writes(embedded_site: Site) 
     assert among(loaded, (*writes, *unneeded)) == []
 
 
-def test_generated_code_is_seen_at_the_rim_only() -> None:
-    """Read all imports of both packages: only the modules of the rim may name generated code."""
-    sources = [*PACKAGE.rglob("*.py"), *(ROOT / "pyspark_txnlog").rglob("*.py")]
-    importers = {
-        module_name(path)
-        for path in sources
-        if not path.is_relative_to(GENERATED)
-        if any(is_within(module, "txn_source._generated") for _, module in imported_modules(path))
-    }
-    assert importers
-    assert [name for name in importers if not any(is_within(name, layer) for layer in PROTOBUF_RIM)] == []
-
-
 def test_files_name_no_machine_and_no_registry() -> None:
     """Search all files for folders of one person's machine and for package registries' hosts."""
     machine = rb"(?<![\w.~$}-])/(?:home|root|work|Users)/[\w.]"

@@ -106,14 +106,6 @@ def test_administrator_of_all_that_it_touched_aborts(guarded: Guarded) -> None:
     guarded.connect("root", admin=["*"]).abort_transaction(empty.id)
 
 
-def test_unknown_transaction_is_unknown(guarded: Guarded) -> None:
-    """End one that there is not: there is nothing to protect."""
-    with pytest.raises(TransactionNotFoundError):
-        transport(guarded, "bob", **WRITES).call(
-            "EndTransaction", pb.EndTransactionRequest(id=pb.TxnId(least_sig_bits=999))
-        )
-
-
 def test_producer_is_used_by_its_owner(guarded: Guarded) -> None:
     """Append as bob by the id of alice's producer, alone and among other writes: none is made."""
     alice, bob = (transport(guarded, name, **WRITES) for name in ("alice", "bob"))

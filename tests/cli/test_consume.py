@@ -159,46 +159,6 @@ def test_reader_that_goes_away_is_no_error(options: list[str], spawn: Any, log: 
     assert process.stderr.read() == b""
 
 
-@pytest.mark.long
-def test_follower_that_waits_notices_that_its_reader_is_gone(spawn: Any, log: txn_source.Log, root: Path) -> None:
-    """No message need arrive for that: read all there is, close the pipe, and wait for the end."""
-    log.create_topic("orders")
-    send(log, "a")
-    process = spawn("consume", "orders", "--root", root, "--follow")
-    assert process.stdout.readline() == b"a\n"
-    process.stdout.close()
-    assert process.wait() == 0
-    assert process.stderr.read() == b""
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
-def test_full_disk_under_the_output_is_one_line(spawn: Any, log: txn_source.Log, root: Path) -> None:
-    """A message lost on its way out must not look like success: print to /dev/full."""
-    log.create_topic("orders")
-    send(log, "a")
-    with open("/dev/full", "wb") as full:
-        process = spawn("consume", "orders", "--root", root, stdout=full)
-        _, errors = process.communicate()
-    assert (process.returncode, errors) == (1, b"The output can't be written: No space left on device.\n")
-
-
-@pytest.mark.long
-def test_pipeline_copies_a_topic(spawn: Any, log: txn_source.Log, root: Path) -> None:
-    """Two processes joined by a pipe: consume one topic, produce another, and compare."""
-    log.create_topic("orders")
-    log.create_topic("copy")
-    send(log, *(f"line {number}" for number in range(1000)))
-    source = spawn("consume", "orders", "--root", root)
-    target = spawn("produce", "copy", "--root", root, "--txn-size", "400", stdin=source.stdout)
-    source.stdout.close()
-    output, errors = target.communicate()
-    assert (source.wait(), target.returncode, errors) == (0, 0, b"")
-    assert output.startswith(b"1,000 messages in 3 transactions in ")
-    original, copied = (log.scan(name, columns=["value"]).read_all() for name in ("orders", "copy"))
-    assert copied == original
-
-
 def test_read_priority_decides_which_copy_is_tried_first(
     txnlog: Any, log: txn_source.Log, root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

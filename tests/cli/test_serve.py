@@ -89,16 +89,6 @@ def test_taken_port_leaves_no_log_behind(spawn: Any, bare: Any, root: Path, tmp_
         assert bare("serve", "--root", root, "--port", port).exit_code == 1
 
 
-def test_folder_of_something_else_is_refused(bare: Any, root: Path) -> None:
-    """A service must not make a log among other people's files: put one there and serve."""
-    root.mkdir()
-    (root / "letter.txt").write_text("Dear Sir")
-    result = bare("serve", "--root", root, "--port", "0")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith(f"[TXNLOG_LOG_NOT_FOUND] There is no log at {root}")
-    assert [path.name for path in root.iterdir()] == ["letter.txt"]
-
-
 @pytest.mark.parametrize("given", [[], ["--endpoint", "localhost:1"]])
 def test_service_needs_a_root(given: list[str], bare: Any) -> None:
     """An endpoint is what it makes, not what it takes: serve without a root, and with an endpoint."""

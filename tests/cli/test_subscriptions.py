@@ -203,19 +203,6 @@ def test_seek_says_when_the_nearest_place_was_taken(txnlog: Any, orders: txn_sou
     assert (again["epoch"], again["nearest_taken"]) == (2, [0])
 
 
-def test_connected_consumer_follows_an_operators_seek(txnlog: Any, consumer: Any) -> None:
-    """Rewind under a consumer: it receives the first message again, and its old acknowledgement is counted."""
-    late = consumer.receive(10)
-    txnlog("subscriptions", "seek", "orders", "booking", "--to", "earliest")
-    again = consumer.receive(10)
-    while again.epoch == 0:  # handed out by the client before it had heard of the seek
-        again = consumer.receive(10)
-    assert (again.value, again.epoch) == (b"a", 1)
-    consumer.acknowledge(late)
-    consumer.flush()
-    assert (stats(txnlog)["ignored_acknowledgements"], stats(txnlog)["backlog"]) == (1, 5)
-
-
 def test_isolation_level_changes_while_nobody_is_connected(txnlog: Any, orders: txn_source.Log) -> None:
     """Change it with a consumer, which is refused, and without."""
     command = ("subscriptions", "set-isolation-level", "orders", "booking", "READ-UNCOMMITTED")

@@ -48,21 +48,8 @@ def test_offload_tells_what_it_did(txnlog: Any, closed: txn_source.Log) -> None:
 
 
 def test_offload_says_what_waits_and_what_to_do(txnlog: Any, closed: txn_source.Log) -> None:
-    """An open transaction holds a closed ledger back, and the open ledger is no candidate: offload with both there."""
-    with closed.producer("orders") as producer:
-        producer.send("undecided", txn=closed.begin_transaction(600))
-        producer.flush()
-        closed.roll_ledger("orders")
-        producer.send("newest")
-    *_, waiting, still_open = ledger_ids(closed)
-    _, *remedies = txnlog("topics", "offload", "orders").stdout.splitlines()
-    waits, is_open = remedies
-    assert waits.startswith(f"Ledger {waiting} waits for an open transaction to end: see `txnlog transactions list")
-    assert is_open == f"Ledger {still_open} is still open: close with `txnlog topics roll orders`."
-
-
-def test_offload_as_json_has_ledgers_and_bytes(txnlog: Any, closed: txn_source.Log) -> None:
-    """Programs get ids and exact numbers: offload while one ledger waits and one is open."""
+    """An open transaction holds a closed ledger back, and the open ledger is no candidate: offload with both there,
+    for a program, which gets ids and exact numbers, and again for a reader."""
     hot = closed.stats("orders").bytes
     with closed.producer("orders") as producer:
         producer.send("undecided", txn=closed.begin_transaction(600))
@@ -81,6 +68,9 @@ def test_offload_as_json_has_ledgers_and_bytes(txnlog: Any, closed: txn_source.L
         "waiting_for_transactions": [waiting],
         "still_open": [still_open],
     }
+    _, waits, is_open = txnlog("topics", "offload", "orders").stdout.splitlines()
+    assert waits.startswith(f"Ledger {waiting} waits for an open transaction to end: see `txnlog transactions list")
+    assert is_open == f"Ledger {still_open} is still open: close with `txnlog topics roll orders`."
 
 
 def test_offload_that_fails_half_way_tells_what_stays(txnlog: Any, closed: txn_source.Log, root: Path) -> None:

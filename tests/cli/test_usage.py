@@ -81,15 +81,6 @@ def test_duration_without_a_unit_is_wrong_usage(txnlog: Any, log: txn_source.Log
     assert log.policies("orders")["retention_age"].value is None
 
 
-def test_address_given_as_a_root_is_wrong_usage(bare: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give --root a service's address: the error says which option it belongs to."""
-    monkeypatch.chdir(tmp_path)
-    result = bare("--root", "localhost:6650", "topics", "create", "orders")
-    assert result.exit_code == 2
-    assert "Use endpoint='localhost:6650' (--endpoint localhost:6650)" in result.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("command", "call"),
     [
@@ -182,14 +173,6 @@ def test_value_that_cannot_be_used_is_wrong_usage(txnlog: Any, log: txn_source.L
         result = txnlog(*arguments)
         assert (result.exit_code, result.stdout) == (2, ""), arguments
         assert result.stderr.startswith(error), arguments
-
-
-@pytest.mark.usefixtures("impatient")
-def test_service_that_is_down_is_named(bare: Any) -> None:
-    """The error says which address didn't answer: connect to a port where nothing listens."""
-    result = bare("--endpoint", "127.0.0.1:1", "topics", "list")
-    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
-    assert result.stderr.startswith("[TXNLOG_UNAVAILABLE] The metadata service at 127.0.0.1:1 can't be reached")
 
 
 def test_version_is_that_of_the_package(bare: Any) -> None:

@@ -64,11 +64,6 @@ def test_few_are_shown_of_many() -> None:
     assert repr(many) == "<1,000,000 message ids: 0:0:0, 0:0:0, 0:0:0, ...>"
 
 
-def test_no_ids_are_an_empty_sequence() -> None:
-    """Make the ids of a flush that had nothing to do."""
-    assert MessageIds.none() == []
-
-
 @given(st.lists(st.lists(st.integers(0, 5), max_size=6), min_size=1, max_size=4))
 def test_joined_ids_are_in_the_order_of_their_turns(turns: list[list[int]]) -> None:
     """Join parts with any turns, and compare with a stable sort; the parts stay as they were."""

@@ -80,6 +80,7 @@ BENT: list[tuple[Any, pa.DataType]] = [
     (Hostile(), pa.string()),
     (Hostile(), pa.int64()),
     (Hostile(), pa.list_(pa.int64())),
+    ("abc", pa.list_(pa.string())),
 ]
 PARTS = {
     "list": (lambda v: [v], pa.list_),

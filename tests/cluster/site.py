@@ -96,16 +96,8 @@ class Cluster:
             file.write(_CONFIGURATION)
         with (data / "pg_hba.conf").open("a", encoding="utf-8") as file:
             file.write("host all txnlog all scram-sha-256\n")
-        self.start_database()
-        self._postgres("psql", "-h", "/tmp", "-U", "postgres", "-v", "ON_ERROR_STOP=1", *_each(block("database")))
-
-    def start_database(self) -> None:
-        """Start the database; return when it takes connections."""
         self._postgres("pg_ctl", "-D", "/tmp/pg", "-w", "-l", "/tmp/pg/log", "start")
-
-    def stop_database(self, mode: str = "fast") -> None:
-        """Stop the database."""
-        self._postgres("pg_ctl", "-D", "/tmp/pg", "-w", "-m", mode, "stop")
+        self._postgres("psql", "-h", "/tmp", "-U", "postgres", "-v", "ON_ERROR_STOP=1", *_each(block("database")))
 
     def restore(self, code: str) -> None:
         """Run the commands of a backup where the database is, and have the services use what was restored."""

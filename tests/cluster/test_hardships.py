@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.site import Cluster
-from tests.log.reading import eventually
 
 pytestmark = pytest.mark.long
 NAME, OTHER = "txnlog-2", "txnlog-1"
@@ -79,18 +78,6 @@ def test_service_in_a_container(stopped: Cluster) -> None:
     running.signal(signal.SIGTERM, below=1)
     assert running.entered.wait(30) == 0
     assert stopped.said(NAME).rstrip().endswith("(SIGTERM)")
-
-
-def test_services_outlive_their_database(cluster: Cluster) -> None:
-    """Stop the database and start it again: calls fail in between, and nobody has to start anything else."""
-    endpoint = f"{OTHER}.example.com:6650"
-    cluster.stop_database()
-    cluster.agents["ops"].begin("call", endpoint=endpoint)
-    assert "[TXNLOG_UNAVAILABLE] The metadata database" in cluster.agents["ops"].outcome()["error"]
-    eventually(lambda: "ending transactions past their deadline failed and is tried again" in cluster.said(OTHER))
-    cluster.start_database()
-    cluster.call("ops", "call", endpoint=endpoint)
-    assert cluster.services[OTHER].entered.poll() is None
 
 
 def test_client_with_proxies_and_ipv6(cluster: Cluster) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.foreign.kafka.batch_writer import varint
 from tests.selection import for_each
 from txn_source.foreign.kafka.compression import NAMES, CompressionError, decompress
 from txn_source.foreign.pulsar import compression
@@ -40,15 +41,6 @@ def test_kafka_batch_of_any_size_is_refused() -> None:
 def test_pulsar_payload_that_says_an_impossible_size_is_refused(codec: int) -> None:
     with pytest.raises(CodecError, match="it says that its 10 bytes have 2000000000, uncompressed"):
         decompressed(codec, memoryview(bytes(10)), 2_000_000_000)
-
-
-def varint(number: int) -> bytes:
-    """Return a number that isn't negative as Avro has it."""
-    coded, found = 2 * number, b""
-    while coded > 127:
-        found += bytes([coded & 127 | 128])
-        coded >>= 7
-    return found + bytes([coded])
 
 
 @pytest.mark.parametrize(("inner", "is_bad"), [(0, False), (1, False), (5_000, True)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,16 +81,3 @@ def test_a_dead_object_store_is_told_and_comes_back(tmp_path: Path, store: Proxy
         assert found["root"].startswith("[TXNLOG_")
         store.set_fault(None)
         eventually(lambda: failed(watched) == {})
-
-
-@pytest.mark.long
-def test_a_silent_object_store_is_told_in_time(tmp_path: Path, store: Proxy) -> None:
-    """Have the store take requests and answer none: each check gives up by itself, and one that hangs is enough."""
-    root = f"s3://{shared_bucket().name}/{uuid.uuid4().hex}?endpoint_override=http://{store.endpoint}"
-    with Watched(root, metadata=DatabaseUrl(f"sqlite:///{tmp_path / 'metadata.db'}")) as watched:
-        watched.monitoring.readiness.patience_s = 0.2
-        store.set_fault(Fault("silence", lambda request: True))
-        for _ in range(2):
-            eventually(lambda: "takes too long" in failed(watched).get("root", ""))
-        assert [thread.name for thread in threading.enumerate()].count("txnlog-ready-root") == 1
-        store.set_fault(None)

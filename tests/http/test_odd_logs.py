@@ -9,8 +9,7 @@ import pytest
 
 from tests.http.watched import Figures, Watched
 from tests.log.consuming import WAIT_S
-from tests.log.reading import eventually
-from tests.log.sites import ClockedTarget, ManualClock, log_on_postgres, service_over
+from tests.log.sites import ClockedTarget, ManualClock, service_over
 from txn_source import Log, TxnLogError, connect
 from txn_source.http import log_metrics
 from txn_source.http.call_metrics import CallMetrics
@@ -119,34 +118,6 @@ def test_a_clock_that_jumps_makes_no_figure_negative(tmp_path: Path) -> None:
             assert found.one("txnlog_held_back_messages") == 1
             ages.append(round(found.one("txnlog_held_back_seconds")))
         assert ages == [60, 0, 90, 30]
-
-
-@pytest.mark.long
-def test_services_of_a_log_say_the_same_of_it_and_share_what_they_count(tmp_path: Path) -> None:
-    """Write and time out through two services: figures of the log agree, and what they counted adds up."""
-    of_log = ("held_back_messages", "open_transactions", "appended_messages_total", "messages", "topics")
-    with (
-        log_on_postgres(tmp_path / "log") as url,
-        Watched(tmp_path / "log", metadata=url) as first,
-        Watched(tmp_path / "log", metadata=url) as second,
-    ):
-        log, other = first.connect(), second.connect()
-        for watched in (first, second):
-            watched.monitoring.refresh()
-        log.create_topic("orders")
-        txn = log.begin_transaction(timeout=600)
-        for each, kind in ((log, txn), (other, None)):
-            with each.producer("orders") as producer:
-                producer.send(b"a", txn=kind)
-        found = [watched.scrape() for watched in (first, second)]
-        assert [[each.one(f"txnlog_{name}") for name in of_log] for each in found] == [[2, 1, 2, 2, 1]] * 2
-        assert [each.one("txnlog_appended_entries_total") for each in found] == [1, 1]
-        txn.abort()
-        for each in (log, other):
-            each.metadata.begin_transaction(200)
-        eventually(lambda: log.transactions() == [])
-        counts = [watched.scrape().one("txnlog_transactions_timed_out_total") for watched in (first, second)]
-        assert sum(counts) == 2
 
 
 def test_a_topic_that_lacks_copies_has_series_before_all_others(

@@ -41,10 +41,12 @@ def values(log: Log, topic: str | Sequence[str], level: str = COMMITTED, **optio
     return [row["value"] for row in rows(log, topic, level, ["value"], **options)]
 
 
-def by_partition(log: Log, topic: str, level: str = COMMITTED, column: str = "value") -> dict[int, list[Any]]:
+def by_partition(
+    log: Log, topic: str, level: str = COMMITTED, column: str = "value", **options: Any
+) -> dict[int, list[Any]]:
     """Scan one column, each partition apart; partitions without rows are left out."""
     found = defaultdict(list)
-    for row in rows(log, topic, level, ["__partition", column]):
+    for row in rows(log, topic, level, ["__partition", column], **options):
         found[row["__partition"]].append(row[column])
     return dict(found)
 

@@ -128,8 +128,4 @@ def test_as_of_a_moment_is_what_was_seen_at_it(tmp_path_factory: Any, steps: lis
         clock.advance(2000)
         log.transactions()
         for time, rows in seen:
-            at = log.scan("t", columns=["__partition", "value"], as_of=time).read_all().to_pylist()
-            found: dict[int, list[bytes]] = {}
-            for row in at:
-                found.setdefault(row["__partition"], []).append(row["value"])
-            assert found == rows
+            assert by_partition(log, "t", as_of=time) == rows

@@ -79,19 +79,6 @@ def test_reader_takes_new_partitions_from_their_start(log: Log, old: list[bytes]
         assert not reader.has_message_available()
 
 
-def test_reader_takes_partitions_that_were_added_while_it_was_away(log: Log, old: list[bytes]) -> None:
-    """Lose the connection of a reader at the end, add partitions, and let it connect again: it misses nothing."""
-    with log.reader("t", "latest") as reader:
-        assert reader.read_next(0.0) is None
-        consumer = reader._consumer
-        with consumer._lock:  # so that it can't connect again before the partitions are there
-            link = consumer._link.give_up()
-            assert link is not None
-            link.close()
-            more_partitions(log, [b"a"])
-        assert read(reader, 1) == [b"a"]
-
-
 def test_reader_is_told_what_was_trimmed_of_a_partition_that_was_added_while_it_was_away(
     log: Log, old: list[bytes]
 ) -> None:

@@ -129,7 +129,8 @@ def test_what_was_received_before_a_seek_is_not_counted_behind_it(log: Log) -> N
 
 
 def test_order_is_kept_under_redeliveries(log: Log) -> None:
-    """Refuse a message in the middle of three partitions again and again: what comes is in order each time."""
+    """Refuse a message in the middle of three partitions again and again: what comes is in order each time, and
+    nothing is handled twice."""
     log.create_topic("t", partitions=3)
     with log.producer("t") as producer:
         for number in range(60):
@@ -148,7 +149,7 @@ def test_order_is_kept_under_redeliveries(log: Log) -> None:
                 assert message.redelivery_count == (message.value in refused)
                 done[message.partition].append(int(message.value))
                 consumer.acknowledge(message)
-    assert all(of == sorted(of) for of in done.values())
+    assert all(of == sorted(set(of)) for of in done.values())
     assert len(refused) == 12
     assert "t-s-DLQ" not in log.topics()
 
@@ -170,21 +171,6 @@ def test_consumers_that_count_and_others_take_turns(log: Log) -> None:
     assert seen == VALUES
     assert log.subscription("t", "s").backlog == 0
     assert log.subscription("t", "s").redeliverable == 0
-
-
-def test_consumers_that_take_one_each_and_close_make_no_dead_letters(log: Log) -> None:
-    """Six consumers, one after another, receive a message, acknowledge it and close: the messages in their queues keep
-    a count of 0."""
-    numbered(log)
-    for number in range(6):
-        with subscribe(log, type="shared", max_redeliveries=0) as consumer:
-            message = receive(consumer)
-            assert (message.value, message.redelivery_count) == (VALUES[number], 0)
-            consumer.acknowledge(message)
-    with subscribe(log, type="shared", max_redeliveries=0) as consumer:
-        left = [receive(consumer) for _ in range(4)]
-    assert [(message.value, message.redelivery_count) for message in left] == [(value, 0) for value in VALUES[6:]]
-    assert "t-s-DLQ" not in log.topics()
 
 
 def test_what_was_received_and_not_acknowledged_counts(log: Log) -> None:

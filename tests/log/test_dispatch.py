@@ -64,6 +64,22 @@ def session_behind(site: Site, way: HoldingWay, consumer: Consumer) -> Session:
     return found
 
 
+def permits_during_a_look(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Give permits when a look has made its first deliveries and not yet counted them, and nothing else wakes the
+    session again; return what was answered."""
+    delivered = Session.delivered
+    given: list[bool] = []
+
+    def late(self: Session, responses: Sequence[Any], cursors: Any) -> None:
+        if responses and not given:
+            given.append(self.permit(self.epoch, 10))
+            monkeypatch.setattr(ConsumerHub, "tell", lambda *_: None)
+        delivered(self, responses, cursors)
+
+    monkeypatch.setattr(Session, "delivered", late)
+    return given
+
+
 @pytest.mark.parametrize("kind", ["exclusive", "shared"])
 def test_permits_that_come_during_a_look_are_used_by_the_next_one(
     site: Site, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -75,17 +91,7 @@ def test_permits_that_come_during_a_look_are_used_by_the_next_one(
     session = session_behind(site, way, consumer)
     eventually(lambda: session.permits == 2)
     way.hold("flow")
-    delivered = Session.delivered
-    given: list[bool] = []
-
-    def late(self: Session, responses: Sequence[Any], cursors: Any) -> None:
-        if responses and not given:
-            given.append(self.permit(self.epoch, 10))
-            # Nor does whoever looks for changes wake it again.
-            monkeypatch.setattr(ConsumerHub, "tell", lambda *_: None)
-        delivered(self, responses, cursors)
-
-    monkeypatch.setattr(Session, "delivered", late)
+    given = permits_during_a_look(monkeypatch)
     with log.begin_transaction() as transaction:
         send_each(producer, [b"%d" % number for number in range(6)], txn=transaction)
     assert [receive(consumer).value for _ in range(6)] == [b"%d" % number for number in range(6)]
@@ -107,16 +113,7 @@ def test_permits_that_come_during_a_look_are_used_for_what_comes_again(
     session = session_behind(site, way, second)
     eventually(lambda: session.permits == 2)
     way.hold("flow")
-    delivered = Session.delivered
-    given: list[bool] = []
-
-    def late(self: Session, responses: Sequence[Any], cursors: Any) -> None:
-        if responses and not given:
-            given.append(self.permit(self.epoch, 10))
-            monkeypatch.setattr(ConsumerHub, "tell", lambda *_: None)
-        delivered(self, responses, cursors)
-
-    monkeypatch.setattr(Session, "delivered", late)
+    given = permits_during_a_look(monkeypatch)
     first.close()
     assert sorted(receive(second).value for _ in range(6)) == [b"%d" % number for number in range(6)]
     assert given == [False]

@@ -6,12 +6,9 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.log import tiers
@@ -129,17 +126,6 @@ def test_reads_begin_and_end_anywhere_in_purged_ledgers(purged: tuple[Log, dict[
             assert everything(log, "orders", level, start=start, end=end).equals(wanted), (start, end, level)
 
 
-@pytest.mark.long
-def test_purged_ledgers_are_split_into_tasks(purged: tuple[Log, dict[str, pa.Table]]) -> None:
-    """Cut the read into tasks in several ways: objects are cut at row groups, and the rows are those of one scan."""
-    log, expected = purged
-    for options, fewest in (({"min_partitions": 3}, 3), ({"max_partition_bytes": 1}, 10), ({"min_partitions": 1}, 1)):
-        for level in LEVELS:
-            pinned = planned(log, "orders", level, **options)  # type: ignore[arg-type]
-            assert len(pinned.tasks) >= fewest
-            assert read(log, pinned, ["value"])["value"].to_pylist() == expected[level]["value"].to_pylist()
-
-
 def test_lost_object_of_a_purged_ledger_fails_the_reads_that_need_it_and_no_others(
     purged: tuple[Log, dict[str, pa.Table]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,43 +196,6 @@ def test_ledger_of_markers_alone_is_offloaded(clocked_log: Log, clock: ManualClo
 
 
 # The object
-
-
-def test_other_tools_read_the_same_rows_from_the_objects(embedded_site: Site, small_row_groups: None) -> None:
-    """Read the objects with pyarrow.parquet and DuckDB: they have what read_committed sees, and no row group divides an
-    entry."""
-    log = embedded_site.connect()
-    write(log, ManualClock())
-    log.offload("orders")
-    [*ids, last] = [ledger.ledger_id for ledger in log.stats("orders").ledgers]
-    names = ["__ledger_id", "__entry_id", "__batch_index", "__txn_status", "value"]
-    more = [
-        "__partition",
-        "__publish_time",
-        "__event_time",
-        "__sequence_id",
-        "__producer_name",
-        "__txn_id",
-        "__properties",
-    ]
-    expected = everything(log, "orders", COMMITTED, end=Position(last, 0))
-    files = [pq.ParquetFile(path) for path in tiers.objects(log.root)]
-    assert [set(file.read()["__ledger_id"].to_pylist()) for file in files] == [{ledger_id} for ledger_id in ids]
-    found = pa.concat_tables([file.read() for file in files])
-    found = found.rename_columns({"__index": "__batch_index"})  # see client/tiering/offload.py
-    assert found.select([*names, *more]).to_pylist() == expected.select([*names, *more]).to_pylist()
-    for file in files:
-        assert file.num_row_groups > 2
-        groups = [file.read_row_group(i, ["__entry_id"])["__entry_id"].to_pylist() for i in range(file.num_row_groups)]
-        entries = [entry for group in groups for entry, _ in groupby(group)]
-        assert len(entries) == len(set(entries)) > 2 * file.num_row_groups
-        assert all(len(group) <= 5 for group in groups)
-        file.close()
-    with duckdb.connect() as database:
-        columns = ", ".join(names).replace("__batch_index", "__index")
-        sql = f"SELECT {columns} FROM read_parquet(?) ORDER BY 1, 2, 3"
-        rows = database.execute(sql, [[str(path) for path in tiers.objects(log.root)]]).fetchall()
-    assert rows == [tuple(row.values()) for row in expected.select(names).to_pylist()]
 
 
 def test_footers_of_purged_ledgers_are_opened_several_at_once(

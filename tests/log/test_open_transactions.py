@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from tests.log.reading import BY_HAND, UNCOMMITTED, rows, send_each, values
-from tests.log.sites import ManualClock
 from txn_source import InvalidArgumentError, Log, Position, TopicNotFoundError, TxnId
 from txn_source.model.position import PositionRange
 from txn_source.model.topic_name import TopicName
@@ -121,14 +119,3 @@ def test_transactions_are_listed_by_state_and_topic_newest_first(log: Log) -> No
         listed(state="dirty")
     with pytest.raises(TopicNotFoundError):
         listed(topic="none")
-
-
-def test_stats_are_plain_frozen_values(clocked_log: Log, clock: ManualClock) -> None:
-    """Take stats twice at one moment of the clock: equal; and they turn into dicts."""
-    clocked_log.create_topic("orders")
-    send_each(clocked_log.producer("orders"), [b"x"], txn=clocked_log.begin_transaction())
-    once = clocked_log.stats("orders")
-    assert once == clocked_log.stats("orders")
-    assert asdict(once)["partitions"][0]["ongoing_transactions"][0]["messages_held_back"] == 1
-    with pytest.raises(AttributeError):
-        once.topic = "bills"  # type: ignore[misc]

@@ -128,25 +128,6 @@ def test_empty_default_namespace_may_have_policies(log: Log) -> None:
     assert log.policies("orders")["data_read_priority"] == EffectivePolicy(HOT, "namespace")
 
 
-@pytest.mark.parametrize(
-    ("uri", "said"),
-    [
-        ("s3://key:secret@bucket/cold", "has credentials in it"),
-        ("ftp://host/cold", "file system .*for ftp://host"),
-        ("s3://bucket?colour=blue", "parameter 'colour'"),
-    ],
-)
-def test_target_that_cannot_be_is_refused_when_it_is_set(log: Log, uri: str, said: str) -> None:
-    """Set it with another policy: neither is set."""
-    log.create_topic("orders")
-    with pytest.raises(InvalidArgumentError, match=said):
-        log.set_policies("orders", offload_uri=uri, retention_age=1)
-    with pytest.raises(InvalidArgumentError, match=said):
-        log.create_topic("bills", offload_uri=uri)
-    assert log.topics() == ["orders"]
-    assert {policy.source for policy in log.policies("orders").values()} == {"default"}
-
-
 # The broker's configuration file
 
 

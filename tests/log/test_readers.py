@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 
 from tests.log.consuming import END, VALUES, WAIT_S, numbered, read
@@ -104,17 +102,6 @@ def test_reader_leaves_nothing_behind(log: Log) -> None:
     for reader in readers:
         reader.close()
     assert log.subscriptions("t") == []
-
-
-@pytest.mark.long
-def test_reader_that_was_forgotten_ends_with_its_log(site: Site) -> None:
-    """Drop a reader without closing it, and close the log."""
-    log, other = site.open(), site.connect()
-    numbered(log)
-    assert read(log.reader("t"), 1) == [b"0"]
-    gc.collect()
-    log.close()
-    assert other.subscriptions("t") == []
 
 
 def test_reader_goes_on_over_a_restart(remote_site: Site) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -69,23 +68,6 @@ def test_what_is_acknowledged_is_not_delivered_again(log: Log, kind: str, refuse
         consumer.acknowledge(message)
     consumer.close()
     assert log.subscription("t", "s").partitions[0].backlog == 0
-
-
-def test_a_loop_that_refuses_handles_no_message_twice(log: Log) -> None:
-    """Refuse each third message once, and acknowledge the others: no acknowledged message is delivered again."""
-    numbered(log, 40)
-    consumer = subscribe(log, negative_acknowledge_delay=0.0, acknowledge_interval=0.0)
-    handled: Counter[bytes] = Counter()
-    refused: set[bytes] = set()
-    while len(handled) < 40:
-        message = receive(consumer)
-        if int(message.value) % 3 == 0 and message.value not in refused:
-            refused.add(message.value)
-            consumer.negative_acknowledge(message)
-        else:
-            handled[message.value] += 1
-            consumer.acknowledge(message)
-    assert set(handled.values()) == {1}
 
 
 def test_refusing_inside_an_entry_again_and_again_leaves_room(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

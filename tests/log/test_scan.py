@@ -83,17 +83,6 @@ def test_any_columns_in_any_order_are_those_of_the_full_read(log: Log) -> None:
         assert log.scan("orders", UNCOMMITTED, columns).read_all() == whole.select(columns)
 
 
-@pytest.mark.parametrize(
-    ("columns", "said"),
-    [(["amount"], "no column 'amount'"), (["value", "value"], "twice"), (["__txn"], "'__txn'.*__txn_id, __txn_status")],
-)
-def test_wrong_column_is_refused(log: Log, columns: list[str], said: str) -> None:
-    """Ask for a column that isn't there, or for one twice."""
-    log.create_topic("orders")
-    with pytest.raises(SchemaMismatchError, match=said):
-        log.scan("orders", columns=columns)
-
-
 def test_several_topics_are_read_in_the_order_given(log: Log) -> None:
     """Read three topics in both orders, with the column that tells them apart."""
     topics = ["a", "b", "c"]
@@ -139,28 +128,6 @@ def test_wrong_topics_are_refused(log: Log, topics: Any) -> None:
     log.create_topic("orders")
     with pytest.raises((InvalidArgumentError, TopicNotFoundError)):
         log.scan(topics)
-
-
-@pytest.mark.long
-def test_many_small_entries_come_in_few_batches(log: Log) -> None:
-    """Write 3,000 entries of one message each and 70,000 messages in large ones; count the batches."""
-    log.create_topic("orders")
-    small = log.producer("orders", batching=BY_HAND)
-    one = pa.record_batch({"value": [b"x"]})
-    property_ = pa.array([[("a", "b")]], pa.map_(pa.string(), pa.string()))
-    other = pa.record_batch({"value": [b"y"], "__properties": property_})
-    for _ in range(1500):
-        small.send_batch(one)
-        small.send_batch(other)
-    small.flush()
-    assert log.stats("orders").ledgers[0].entries == 3000
-    small.send_batch(pa.record_batch({"value": pa.array([b"z"] * 70_000)}))
-    small.flush()
-    batches = [batch.num_rows for batch in log.scan("orders")]
-    assert sum(batches) == 73_000
-    assert len(batches) <= 4
-    assert max(batches) <= 65_536
-    assert values(log, "orders") == [b"x", b"y"] * 1500 + [b"z"] * 70_000
 
 
 @pytest.mark.files

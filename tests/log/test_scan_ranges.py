@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from tests.log.reading import send_each, values
+from tests.log.reading import send_each
 from txn_source import Log, MessageId, OutOfRangeError, Position
 
 
@@ -15,24 +13,6 @@ def ids(log: Log) -> list[MessageId]:
     """The ids of b"0" to b"6", in ledgers of three entries of one partition."""
     log.create_topic("orders", ledger_max_entries=3)
     return send_each(log.producer("orders"), [b"%d" % i for i in range(7)])
-
-
-def test_position_is_taken_in_every_form(log: Log, ids: list[MessageId]) -> None:
-    """Give one range bare, as text, as mappings of several kinds, as JSON and half by name."""
-    start, end = ids[2].position, ids[5].position
-    for first, last in (
-        (start, end),
-        (str(start), f" {end} "),
-        ({"orders": {0: start}}, {"orders": {"0": str(end)}}),
-        ({"persistent://public/default/orders": {0: str(start)}}, json.dumps({"orders": {"0": str(end)}})),
-    ):
-        assert values(log, "orders", start=first, end=last) == [b"2", b"3", b"4"]
-    assert values(log, "orders", start="earliest", end=end) == [b"0", b"1", b"2", b"3", b"4"]
-    assert values(log, "orders", start=start, end="LATEST") == [b"2", b"3", b"4", b"5", b"6"]
-    assert values(log, "orders", start={"orders": {0: "latest"}}) == []
-    assert values(log, "orders", end={"orders": {0: "earliest"}}) == []
-    assert values(log, "orders", start="latest") == []
-    assert len(values(log, "orders", start={}, end={})) == 7
 
 
 def test_position_out_of_range_is_refused(log: Log) -> None:

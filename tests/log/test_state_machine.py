@@ -314,12 +314,6 @@ def test_log_with_tiny_sealed_pages_behaves_as_the_model(monkeypatch: pytest.Mon
 
 
 @pytest.mark.long
-def test_remote_log_behaves_as_the_model() -> None:
-    """Run it over a service with PostgreSQL; a crash is one of the server, too."""
-    run("postgres", 1, 20)
-
-
-@pytest.mark.long
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("kind", EVERYWHERE)
 def test_log_behaves_as_the_model_for_long(kind: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.log.meddling import meddling
@@ -12,14 +10,6 @@ from tests.log.sites import Site
 from tests.log.streaming import Follower
 from tests.log.subscribed import Streams, ends, marks
 from txn_source import Log, MessageId
-
-
-@pytest.fixture
-def streams() -> Iterator[Streams]:
-    """Streams that are closed in the end."""
-    opened = Streams([])
-    yield opened
-    opened.close()
 
 
 def test_stream_with_a_subscription_reads_and_acknowledges_new_partitions(log: Log, streams: Streams) -> None:

@@ -5,8 +5,6 @@ Streams are driven as Spark drives them, without it: a batch is asked for, plann
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -28,13 +26,6 @@ from txn_source import (
 from txn_source.client.reading.own_log import DESCRIPTION
 from txn_source.model.topic_name import TopicName
 from txn_source.reading.limits import StreamLimits
-
-
-@pytest.fixture
-def streams() -> Iterator[Streams]:
-    """Opens streams, and closes them."""
-    with closing(Streams([])) as streams:
-        yield streams
 
 
 def together(log: Log, *values: str, partition: int = 0) -> list[MessageId]:

@@ -9,8 +9,6 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,13 +30,6 @@ from txn_source.reading.stream import Stream
 CHILD = Path(__file__).with_name("child.py")
 SEED = 20260131
 ROUNDS = 8
-
-
-@pytest.fixture
-def streams() -> Iterator[Streams]:
-    """Opens streams, and closes them."""
-    with closing(Streams([])) as streams:
-        yield streams
 
 
 @dataclass

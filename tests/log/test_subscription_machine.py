@@ -427,12 +427,6 @@ def test_embedded_subscriptions_behave_as_the_model() -> None:
 
 
 @pytest.mark.long
-def test_remote_subscriptions_behave_as_the_model() -> None:
-    """Run it over a service with PostgreSQL."""
-    run("postgres", 1, 25, SubscriptionMachine)
-
-
-@pytest.mark.long
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("kind", EVERYWHERE)
 def test_subscriptions_behave_as_the_model_for_long(kind: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.log.reading import BY_HAND, rows
+from tests.log.reading import rows
 from txn_source import Log, SchemaMismatchError
 from txn_source.model.routing import partition_of
 
@@ -22,53 +22,6 @@ TRANSFERS = pa.schema(
 
 def columns(log: Log, *names: str) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in rows(log, "t", columns=names)]
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ({"account": "a", "amount": "ten"}, r"'amount'.*expected int64, came str 'ten'"),
-        ({"account": "a", "amount": 2**63}, r"'amount'.*expected int64, came int 9223372036854775808"),
-        ({"account": "a", "tags": [7]}, r"'tags'.*expected list<.*string>, came list \[7\]"),
-        ({"account": None}, r"'account'.*expected string and no null, came none"),
-        ({"account": "a", "amuont": 1}, r"'amuont'.*account, amount, tags"),
-        (b"raw", r"bytes.*account, amount, tags"),
-        (None, r"NoneType.*account, amount, tags"),
-    ],
-    ids=repr,
-)
-def test_wrong_message_is_refused_with_field_expected_and_came(log: Log, value: Any, said: str) -> None:
-    """Send it between two good ones to another partition: it is refused at once and they are stored."""
-    log.create_topic("t", partitions=2, schema=TRANSFERS)
-    producer = log.producer("t", batching=BY_HAND)
-    producer.send({"account": "a"}, partition=0)
-    with pytest.raises(SchemaMismatchError, match=r"^\[TXNLOG_SCHEMA_MISMATCH\] .*" + said):
-        producer.send(value, partition=1)
-    producer.send({"account": "b"}, partition=0)
-    assert len(producer.flush()) == 2
-    assert columns(log, "account") == [("a",), ("b",)]
-
-
-@pytest.mark.parametrize(
-    ("batch", "said"),
-    [
-        ({"account": ["a"], "amount": ["ten"], "tags": [["x"]]}, r"'amount'.*expected int64, came string"),
-        ({"account": ["a", None], "amount": [1, 2], "tags": [["x"]] * 2}, r"'account'.*expected no nulls, came 1"),
-        ({"account": ["a"], "amount": [1]}, r"no column 'tags'; expected list<"),
-        ({"account": ["a"], "amount": [1], "tags": [["x"]], "more": [1]}, r"'more'.*account string"),
-    ],
-    ids=["text", "null", "missing", "more"],
-)
-def test_wrong_batch_is_refused_whole(log: Log, batch: dict[str, Any], said: str) -> None:
-    """Send it after a good one, in a table whose first chunk is good: only the good batch is stored."""
-    log.create_topic("t", schema=TRANSFERS)
-    producer = log.producer("t", batching=BY_HAND)
-    good = {"account": ["a"], "amount": [1], "tags": [["x"]]}
-    producer.send_batch(pa.table(good))
-    with pytest.raises(SchemaMismatchError, match=said):
-        producer.send_batch(pa.table(batch))
-    assert len(producer.flush()) == 1
-    assert columns(log, "account", "amount") == [("a", 1)]
 
 
 def test_key_routes_a_row_and_is_stored(log: Log) -> None:

@@ -98,16 +98,6 @@ def test_empty_batch_changes_nothing(log: Log) -> None:
 # Once
 
 
-def test_repeated_commit_is_answered_as_the_first_time(log: Log) -> None:
-    """Send a job's commit three times with its key."""
-    log.create_topic("orders")
-    batches = [written(log, [b"a"])]
-    first = log.metadata.commit_batch(JOB, batches, "key")
-    before = state(log)
-    assert [log.metadata.commit_batch(JOB, batches, "key") for _ in range(2)] == [first] * 2
-    assert state(log) == before
-
-
 def test_batch_of_a_query_is_known_by_its_number(log: Log) -> None:
     """Commit a query's last batch again with other keys and other files: it stays as it was."""
     log.create_topic("orders")
@@ -255,12 +245,6 @@ def test_entry_for_another_topics_partition_refuses_the_whole_batch(log: Log) ->
     with pytest.raises(InvalidArgumentError, match="the topic has none such"):
         log.metadata.commit_batch(JOB, [TopicBatch(ours.topic, ours.topic_id, ours.entries + others.entries)], "key")
     assert state(log) == before
-
-
-def test_commit_without_a_key_is_refused(log: Log) -> None:
-    """Leave the key out: nobody could repeat such a commit."""
-    with pytest.raises(InvalidArgumentError, match="no request id"):
-        log.metadata.commit_batch(JOB, [], "")
 
 
 # Who wrote it

@@ -10,11 +10,10 @@ import traceback
 
 import pytest
 
-from tests.metadata.postgres import server
 from tests.selection import for_each
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.opening import open_database
-from txn_source.model.errors import InvalidArgumentError, TxnLogError, UnavailableError
+from txn_source.model.errors import InvalidArgumentError
 
 SECRET = "s3cret"
 URLS = (
@@ -84,17 +83,3 @@ def test_missing_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(InvalidArgumentError, match=r"Install txn-source\[postgres\]"):
         DatabaseUrl(URLS[0])
-
-
-def test_refused_password_shows_in_no_error() -> None:
-    """Connect where nobody listens, and with an account that isn't there: the whole chain of errors is clean."""
-    postgres = server()
-    for text in (f"postgresql://teller:{SECRET}@127.0.0.1:1/log", postgres.url("postgres", "nobody", SECRET)):
-        database = open_database(text)
-        with pytest.raises(UnavailableError) as caught:
-            database.write(lambda _: None)
-        assert SECRET not in "".join(traceback.format_exception(caught.value, chain=True))
-        with pytest.raises(TxnLogError) as caught_reading, database.read():
-            pass
-        assert SECRET not in str(caught_reading.value)
-        database.close()

@@ -62,27 +62,6 @@ def test_answers_in_small_pages_are_the_same(log: Log, monkeypatch: pytest.Monke
         assert everything() == whole
 
 
-@pytest.mark.usefixtures("sealed_from")
-def test_ledgers_sealed_in_pages_are_read_from_any_place(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seal ledgers in several pages each, by entries and by hand, and read every range that begins in one of them."""
-    page_size(monkeypatch, 3)
-    log.create_topic("orders", ledger_max_entries=8)
-    producer = log.producer("orders")
-    ids, visible = [], []
-    for index in range(12):
-        transaction = log.begin_transaction() if index % 3 else None
-        ids += send_each(producer, [b"%d" % index], txn=transaction)
-        if transaction:
-            transaction.commit() if index % 2 else transaction.abort()
-        visible += [index] if index % 2 or not index % 3 else []
-        if index == 6:
-            log.roll_ledger("orders")
-    for start in range(12):
-        for end in range(start, 12, 3):
-            found = values(log, "orders", start=ids[start].position, end=ids[end].position)
-            assert found == [b"%d" % index for index in visible if start <= index < end]
-
-
 @pytest.mark.parametrize("times", [False, True])
 def test_ledgers_of_many_ranges_are_those_of_each(log: Log, monkeypatch: pytest.MonkeyPatch, times: bool) -> None:
     """Ask for the ledgers of several partitions at once, with pages that hold fewer than one, one, or all of them."""

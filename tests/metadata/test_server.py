@@ -17,7 +17,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.log.reading import eventually
 from tests.log.sites import Site, give_up_after, service_over
-from tests.selection import for_each
 from txn_source import InternalError, InvalidArgumentError, LogNotFoundError, UnavailableError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.delivery.consumer_hub import MAX_CONSUMERS
@@ -28,14 +27,6 @@ from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.stub.transport import SERVICE_NAME
 from txn_source.storage.root import LogRoot
-
-
-def test_health_is_reported_for_the_server_and_the_service(remote_site: Site) -> None:
-    """Ask the standard health service for both names."""
-    with grpc.insecure_channel(remote_site.endpoint) as channel:
-        for name in ("", SERVICE_NAME):
-            answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=name), timeout=60)
-            assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_health_is_not_watched(remote_site: Site) -> None:
@@ -308,19 +299,6 @@ def test_server_over_an_empty_database_finds_no_log(tmp_path: Path) -> None:
     with pytest.raises(LogNotFoundError, match="no log in it"):
         service.call("GetLog", pb.GetLogRequest())
     service.close()
-
-
-@for_each("endpoint", ["", "localhost", "localhost:", "localhost:x", "localhost:0", "localhost:70000", ":5"])
-def test_malformed_endpoint_is_refused(endpoint: str) -> None:
-    """Connect to what is no ``host:port``."""
-    with pytest.raises(InvalidArgumentError, match="host:port"):
-        connect(endpoint=endpoint)
-
-
-def test_endpoint_with_a_scheme_is_told_to_go_without() -> None:
-    """Connect to an address as a browser has it."""
-    with pytest.raises(InvalidArgumentError, match='Write it as "host:port", without "http://"'):
-        connect(endpoint="http://localhost:6650")
 
 
 @pytest.mark.parametrize("timeout", [0, -1])

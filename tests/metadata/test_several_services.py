@@ -111,10 +111,17 @@ def test_service_of_another_log_at_the_same_address_is_not_taken_for_the_first(t
         assert values(log, "t") == [b"deposit"]
 
 
-@for_each("endpoint", ["a", "http://a:1", "a:1,b", "a:1,,b:2", "a:1, ", ",".join(f"a:{n}" for n in range(1, 19))])
-def test_bad_endpoints_are_refused(endpoint: str) -> None:
-    """Give lists that can't be."""
-    with pytest.raises(InvalidArgumentError, match="endpoint"):
+NO_PORTS = ["", "a", "a:", "a:x", "a:0", "a:70000", ":5", "a:1,b", "a:1,,b:2", "a:1, "]
+BAD_ENDPOINTS = [(text, "endpoint.*host:port") for text in NO_PORTS] + [
+    ("http://a:1", 'Write it as "host:port", without "http://"'),
+    (",".join(f"a:{n}" for n in range(1, 19)), "endpoint"),
+]
+
+
+@for_each(("endpoint", "said"), BAD_ENDPOINTS)
+def test_bad_endpoints_are_refused(endpoint: str, said: str) -> None:
+    """Connect to what is no ``host:port``, and to lists that can't be."""
+    with pytest.raises(InvalidArgumentError, match=said):
         connect(endpoint=endpoint)
 
 

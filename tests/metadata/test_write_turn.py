@@ -116,14 +116,3 @@ def test_statement_that_was_left_half_read_is_noticed(path: Path) -> None:
         writing.execute("COMMIT")
         with pytest.raises(StaleSnapshotError):
             turn.begin(raw)
-
-
-_WAITS = """
-import sys, txn_source
-with txn_source.connect(sys.argv[1], create=False) as log:
-    print("ready", flush=True)
-    try:
-        log.begin_transaction().id
-    except KeyboardInterrupt:
-        print("interrupted", flush=True)
-"""

@@ -89,10 +89,3 @@ def test_high_watermark_stays_inside_the_log() -> None:
     """Derive bounds from watermarks below the log's start and above its end."""
     assert Bounds.of(at(10), at(40), (), at(5)).high_watermark == at(10)
     assert Bounds.of(at(10), at(40), (), at(50)).high_watermark == at(40)
-
-
-def test_empty_log_has_four_equal_bounds() -> None:
-    """Derive and read the bounds of a partition without entries."""
-    bounds = Bounds.of(at(0), at(0))
-    assert bounds == Bounds(at(0), at(0), at(0), at(0))
-    assert bounds.clip(at(0), at(0), IsolationLevel.READ_COMMITTED).empty

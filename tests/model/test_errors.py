@@ -8,7 +8,6 @@ import re
 
 import pytest
 
-import txn_source
 from tests.selection import for_each
 from txn_source.model import errors
 from txn_source.model.errors import ERROR_CLASSES, InternalError, TransactionEndedError, TxnLogError
@@ -43,13 +42,6 @@ def test_every_class_has_a_code_of_its_own_and_is_listed() -> None:
     assert set(ERROR_CLASSES.values()) == classes
     assert {code: cls.code for code, cls in ERROR_CLASSES.items()} == {code: code for code in ERROR_CLASSES}
     assert all("code" in vars(cls) for cls in classes)
-
-
-def test_every_class_is_exported() -> None:
-    """Look for each class behind the package's one door."""
-    for cls in ERROR_CLASSES.values():
-        assert getattr(txn_source, cls.__name__) is cls
-        assert cls.__name__ in txn_source.__all__
 
 
 def test_picture_of_the_tree_is_true() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.selection import for_each
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.isolation import FetchIsolation, IsolationLevel
+from txn_source.model.isolation import IsolationLevel
 
 
 @pytest.mark.parametrize("level", IsolationLevel)
@@ -29,11 +29,3 @@ def test_anything_else_is_refused_with_the_two_levels(value: object) -> None:
         IsolationLevel.parse(value)  # type: ignore[arg-type]
     expected = f"[TXNLOG_INVALID_ARGUMENT] {value!r} is not an isolation level. Use read_committed or read_uncommitted."
     assert str(caught.value) == expected
-
-
-def test_each_level_has_its_fetch_isolation() -> None:
-    """Compare with the table of semantics.md; no reader's level reads up to the log's end."""
-    assert {level: level.fetch_isolation for level in IsolationLevel} == {
-        IsolationLevel.READ_COMMITTED: FetchIsolation.TXN_COMMITTED,
-        IsolationLevel.READ_UNCOMMITTED: FetchIsolation.HIGH_WATERMARK,
-    }

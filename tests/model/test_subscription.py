@@ -88,8 +88,3 @@ def test_other_types_are_refused(text: str) -> None:
     """Name what isn't one: the error lists those that are."""
     with pytest.raises(InvalidArgumentError, match="Use one of exclusive, failover, shared"):
         SubscriptionType.parse(text)
-
-
-def test_only_a_shared_one_is_not_in_order() -> None:
-    """Ask each type."""
-    assert [kind.in_order for kind in SubscriptionType] == [True, True, False]

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from tests.selection import for_each
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.transaction import TransactionState, TxnId
+from txn_source.model.transaction import TxnId
 
 BITS = st.integers(0, (1 << 64) - 1)
 
@@ -46,8 +46,3 @@ def test_id_cannot_be_made_out_of_bounds(halves: tuple[int, int]) -> None:
     """Construct ids whose halves don't fit 64 bits."""
     with pytest.raises(InvalidArgumentError, match="Both halves are unsigned 64-bit integers"):
         TxnId(*halves)
-
-
-def test_states_are_shown_by_name() -> None:
-    """Write the states as the columns and the command line show them."""
-    assert [str(state) for state in TransactionState] == ["open", "committed", "aborted"]

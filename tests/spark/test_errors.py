@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import socket
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,13 +30,6 @@ def segment(log: txn_source.Log, root: Path) -> Path:
             (transaction.abort if number == 1 else transaction.commit)()
     [path] = root.rglob("*.arrow")
     return path
-
-
-def damage(segment: Path, message: bytes) -> None:
-    """Change one byte of a message where it is stored."""
-    stored = segment.read_bytes()
-    assert stored.count(message) == 1
-    segment.write_bytes(stored.replace(message, b"?" + message[1:]))
 
 
 def test_unknown_topic_is_named(log, spark_read, refusal) -> None:
@@ -77,42 +68,6 @@ def test_newer_root_is_refused(log, root: Path, read, refusal) -> None:
     assert str(root) in told
     assert "version 7" in told
     assert "Upgrade" in told
-
-
-@pytest.mark.usefixtures("impatient")
-def test_service_that_is_down_is_named_by_its_address(read, refusal) -> None:
-    """Load over a loopback port on which nobody listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        told = refusal("UNAVAILABLE", lambda: read(topic="orders", endpoint=address))
-    assert address in told
-    assert "txnlog serve" in told
-
-
-def test_damaged_entry_is_named_with_both_checksums(segment: Path, spark_read, refusal) -> None:
-    """Flip a byte of the last entry: file, entry, what was found and what was written."""
-    damage(segment, b"xxxx2")
-    told = refusal("SEGMENT_UNREADABLE", spark_read(topic="orders").collect)
-    assert str(segment) in told
-    assert "entry 1:4 " in told, "each transaction took an entry and a marker"
-    assert len(re.findall(r"\b[0-9a-f]{8}\b", told.replace(str(segment), ""))) == 2, told
-
-
-@pytest.mark.parametrize("left", [0.5, 0.0, None], ids=["its end", "all", "the file itself"])
-def test_truncated_segment_is_named(segment: Path, read, refusal, left) -> None:
-    """Cut a segment off at its end, and wholly, and delete it."""
-    frame = read(topic="orders")
-    stored = segment.read_bytes()
-    if left is None:
-        segment.unlink()
-    else:
-        segment.write_bytes(stored[: int(len(stored) * left)])
-    told = refusal("SEGMENT_UNREADABLE", frame.collect)
-    assert str(segment) in told
-    assert "backup" in told
-    segment.write_bytes(stored)
-    assert frame.count() == 2, "nothing was changed by the failed read"
 
 
 @pytest.mark.parametrize("columns", [None, "__entry_id bigint"], ids=["all columns", "columns without stored bytes"])

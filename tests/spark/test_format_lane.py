@@ -55,18 +55,3 @@ def test_table_keeps_its_options_where_its_first_column_is_not_read(spark: Spark
             spark.sql("SELECT * FROM kept_orders WITH (path = 'x', topic = 'orders', lane = 'fast')").collect()
     finally:
         spark.sql("DROP TABLE kept_orders")
-
-
-@pytest.mark.long
-def test_stream_goes_on_in_the_other_lane(spark: SparkSession, orders, root: Path, tmp_path: Path) -> None:
-    for number, lane in enumerate(("python", "auto", "python")):
-        with orders.producer("orders") as producer:
-            producer.send(f"new {number}", partition=0)
-        options = {"topic": "orders", "startingOffsets": "earliest", "lane": lane, "maxMessagesPerTrigger": "150"}
-        frame = spark.readStream.format("txnlog").options(**options).load(str(root)).select("value")
-        writer = frame.writeStream.format("parquet").trigger(availableNow=True)
-        query = writer.option("checkpointLocation", str(tmp_path / "at")).start(str(tmp_path / "rows"))
-        assert query.awaitTermination(240)
-    values = [row.value for row in spark.read.parquet(str(tmp_path / "rows")).collect()]
-    assert len(values) == 204
-    assert sorted(values)[-3:] == [b"new 0", b"new 1", b"new 2"]

@@ -198,28 +198,6 @@ def test_isolation_level_decides_what_is_seen(orders, read, values, level, expec
     assert values(read(topic="orders", **options)) == expected
 
 
-def test_read_priority_is_accepted(orders, read, plan, values) -> None:
-    """Plan with each spelling, and read with one: there is one copy of every ledger, so all of them read it."""
-    for priority in ("tiered-first", "bookkeeper-first", "tiered-storage-first", "Bookkeeper-First"):
-        [task], [usual] = plan(topic="orders", dataReadPriority=priority), plan(topic="orders")
-        assert task.parts == usual.parts
-    assert values(read(topic="orders", dataReadPriority="bookkeeper-first")) == ["committed", "plain"]
-
-
-def test_consistent_cut_changes_nothing_for_one_partition(orders, read, plan, values) -> None:
-    """Plan with each value, and read with one: a cut over partitions has nothing to lower in a single one."""
-    for cut in ("true", "false", "TRUE"):
-        [task], [usual] = plan(topic="orders", consistentCut=cut), plan(topic="orders")
-        assert task.parts == usual.parts
-    assert values(read(topic="orders", consistentCut="false")) == ["committed", "plain"]
-
-
-def test_option_names_are_taken_in_any_case(orders, read, values) -> None:
-    """Read with names in odd cases; were one overlooked, the query would fail or see too little."""
-    options = {"TOPIC": "orders", "isolationLEVEL": "read_uncommitted", "StartingOffsets": "earliest"}
-    assert values(read(**options)) == ["aborted", "committed", "open", "plain", "waiting"]
-
-
 @for_each(
     ("option", "told"),
     {

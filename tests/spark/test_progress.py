@@ -92,19 +92,6 @@ def test_messages_are_those_of_the_level(log: txn_source.Log, level: str, messag
     assert (found.query, found.batch, found.level) == ("id-1", 3, IsolationLevel(level))
 
 
-def test_partitions_that_were_trimmed_count_from_their_start(log: txn_source.Log) -> None:
-    """A stream that was overtaken by a trim is behind by what is there."""
-    starts = {str(part.partition): str(part.log_start) for part in log.stats("orders").partitions}
-    with log.producer("orders") as producer:
-        producer.send(b"gone", partition=0)
-        producer.flush()
-        log.roll_ledger("orders")
-        producer.send(b"there", partition=0)
-    log.trim("orders", before={"orders": {"0": str(log.stats("orders").partitions[0].ledgers[-1].ledger_id) + ":0"}})
-    [found] = behind(log, progress_at(offset_of(log, "read_committed", **starts)))
-    assert found.messages == 1
-
-
 @for_each("offset", [None, "None", "5", "not JSON", '{"topic": {"0": 5}}', '{"logOffset": 0}'])
 def test_other_sources_are_left_out(log: txn_source.Log, offset: Any) -> None:
     """Offsets of Kafka's connector, of files, of a source that has none yet."""

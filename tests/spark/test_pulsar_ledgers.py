@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.foreign.pulsar.offload_writer import LZ4, Frame, Sent, batch, marker, single, write_ledger
-from tests.foreign.pulsar.sample_cases import unpack
 from tests.spark import plain
 from tests.spark.plain import Query, logs_closed
 
@@ -42,20 +41,6 @@ def test_typed_columns(tmp_path: Path) -> None:
         read_values(**options)
     found = read_values(**options, badValues="null")
     assert found.count(None) == 2
-
-
-def test_sample_by_its_schemas(tmp_path: Path) -> None:
-    """Read what Pulsar's clients wrote with two versions of an Avro schema."""
-    case = unpack("schema", tmp_path)
-    told = {topic: found["schemas"] for topic, found in case.json("managed-ledger.json").items()}
-    file = tmp_path / "schemas.json"
-    file.write_text(json.dumps(told))
-    options = {"topic": "persistent://lab/txn/schema-avro", "schema": str(file)}
-    found = read_values(path=f"pulsar:{case.folder / 'objects'}", **options)
-    wanted = [e for e in case.lines("expected.jsonl.gz") if e["topic"].endswith("avro")]
-    assert len(found) == len(wanted) == 77
-    assert any(row["added"] is not None for row in found)
-    assert all(row["name"].startswith(("acct", "n")) for row in found)
 
 
 def read_values(**options: str) -> list[Any]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,24 +13,12 @@ import pytest
 
 import txn_source
 from txn_source.client.log import Log
-from txn_source.model.policies import POLICIES
 
 ROOT = Path(__file__).resolve().parents[2]
 README, CONCEPTS, TIERS = (
     (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/concepts.md", "docs/tiers.md")
 )
 LEVELS = ("read_committed", "read_uncommitted")
-
-
-def test_table_of_policies_is_complete() -> None:
-    """Compare the table's policies, and the broker's settings beside them, with those that there are."""
-    section = TIERS.split("## Policies")[1].split("\n## ")[0]
-    rows = [
-        re.findall(r"`([\w]+)`", line.split("|")[1] + line.split("|")[2])
-        for line in section.splitlines()
-        if line[:3] == "| `"
-    ]
-    assert [(row[0], row[-1]) for row in rows] == [(p.name, p.setting) for p in POLICIES.values()]
 
 
 def _values(log: Log, level: str, **how: Any) -> list[bytes]:

@@ -17,7 +17,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import txn_source
 from tests.spark.plain import Frame, Query
-from txn_source import TxnLogError
 from txn_source.metadata.service.server import Server
 from txn_source.spark.table_options import keep_options
 
@@ -185,29 +184,6 @@ def test_running_query_follows_the_log(log, server: Server, query: Query) -> Non
     assert {row["__topic"] for rows in query.batches.values() for row in rows} == {"a-1", "a-2"}
 
 
-def test_batch_is_replayed_from_the_tiered_copy(orders, query: Query) -> None:
-    """Take the commit of the last batch out of the checkpoint, as a crash does, and delete the hot copies: the same
-    rows come again."""
-    options = {"topic": "orders", "isolationLevel": "read_uncommitted", "metadataColumns": "all"}
-    with orders.producer("orders") as producer:
-        later = orders.begin_transaction()
-        producer.send("later", txn=later)
-    query.run(**options)
-    before = dict(query.batches)
-    last = max(before)
-    later.abort()
-    orders.roll_ledger("orders")
-    orders.offload("orders")
-    orders.delete_hot("orders")
-    (query.checkpoint / "commits" / str(last)).unlink()
-    query.batches.clear()
-    query.run(**options)
-    key = ("__partition", "__ledger_id", "__entry_id")
-    replayed, first = (sorted(rows, key=lambda r: [r[n] for n in key]) for rows in (query.batches[last], before[last]))
-    assert replayed == first
-    assert "open" in {row["__txn_status"] for row in replayed}
-
-
 def test_query_from_the_latest_that_saw_nothing_misses_nothing_after_a_restart(log, query: Query) -> None:
     """Start at the end of a log, stop before anything came, write, and start again."""
     log.create_topic("orders", partitions=2)
@@ -241,17 +217,3 @@ def test_min_partitions_of_a_stream(log, query: Query) -> None:
     query.run(topic="orders", minPartitions="6")
     assert query.tasks[0] >= 6
     assert [value[:2] for value in query.values()[0]] == [f"{n:02}" for n in range(12)]
-
-
-def test_lost_data_fails_the_query_and_says_what_was_lost(orders, query: Query) -> None:
-    """Delete the topic and make it again while the query is down: it fails, or begins anew if that is asked for."""
-    query.run(topic="orders")
-    orders.delete_topic("orders")
-    orders.create_topic("orders", partitions=2)
-    transfer(orders, "orders", "anew")
-    query.batches.clear()
-    with pytest.raises(TxnLogError) as failed:
-        query.run(topic="orders")
-    assert "[TXNLOG_DATA_LOSS] orders-partition-0 has lost [" in str(failed.value)
-    query.run(topic="orders", failOnDataLoss="false")
-    assert query.values() == [["anew", "anew"]]

@@ -6,10 +6,6 @@ The operator's seeks are made with the command, some of them from inside a runni
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +25,6 @@ from txn_source.metadata.service.server import Server
 from txn_source.model.message_ranges import position_of
 from txn_source.model.position import MessageId, Position
 
-CHILD = Path(__file__).with_name("subscribed_query.py")
 DEADLINE_S = 240
 
 
@@ -169,40 +164,3 @@ def test_running_query_follows_an_operators_seeks(log, query: Query, seek: Calla
     seek(str(ids[2]))
     query.run(**options, startingOffsets=None)
     assert query.values() == [list("cdxx")]
-
-
-def test_level_that_is_not_the_subscriptions_is_refused(log, query: Query) -> None:
-    """Ask a read_uncommitted subscription for committed messages."""
-    log.create_topic("orders")
-    log.create_subscription("orders", "booking", isolation_level="read_uncommitted")
-    with pytest.raises(txn_source.TxnLogError, match=r"SUBSCRIPTION_ISOLATION_MISMATCH.*'booking' is read_uncommitted"):
-        query.run(topic="orders", subscription="booking", isolationLevel="read_committed")
-
-
-@pytest.mark.long
-def test_killed_driver_frees_its_subscriptions(log, server: Server, queries: Queries, tmp_path: Path) -> None:
-    """kill -9 a driver with its Java: other queries take over at once, with the checkpoints that it left."""
-    log.create_topic("orders")
-    kinds = {"path": str(queries.root), "endpoint": server.address}
-    for kind in kinds:
-        log.create_subscription("orders", kind)
-    send(log, "a")
-    command = [sys.executable, str(CHILD), *kinds.values(), str(queries.folder)]
-    errors = tmp_path / "errors"
-    with (
-        errors.open("w") as stderr,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, start_new_session=True) as child,
-    ):
-        assert child.stdout is not None
-        line = child.stdout.readline()
-        try:
-            assert line == "running\n", errors.read_text()[-4000:]
-            for kind in kinds:
-                assert "[TXNLOG_SUBSCRIPTION_BUSY]" in queries.refused("SUBSCRIPTION_BUSY", "other", subscription=kind)
-        finally:
-            os.killpg(child.pid, signal.SIGKILL)
-    send(log, "b")
-    for kind, target in kinds.items():
-        queries.start(kind, now=True, subscription=kind, **{kind: target}).awaitTermination(DEADLINE_S)
-        assert log.subscription("orders", kind).partitions[0].backlog == 0
-    assert [batch for batch in queries.batches if batch] == [["b"], ["b"]]

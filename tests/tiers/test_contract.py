@@ -15,7 +15,7 @@ import pytest
 from tests.log.reading import COMMITTED, UNCOMMITTED, told_by
 from tests.log.tiers import everything, tiers_of, write_ledgers
 from tests.tiers.stores import Bucket, Store
-from txn_source import Log, OnlyCopyError, SegmentUnreadableError
+from txn_source import Log, SegmentUnreadableError
 from txn_source.storage import tiered
 
 LEVELS = (COMMITTED, UNCOMMITTED)
@@ -78,34 +78,6 @@ def test_each_ledger_becomes_one_parquet_file(log_with_store: Log, store: Store,
     assert all(file.metadata.num_row_groups > 2 for file in files)
     assert log_with_store.offload("orders").ledger_ids == ()
     assert store.files() == everything
-
-
-@pytest.mark.long
-def test_rows_are_the_same_without_hot_copies(log_with_store: Log, store: Store, before: dict[str, pa.Table]) -> None:
-    """Delete the hot copies: the store's are read, and deleting those too is refused."""
-    log_with_store.offload("orders")
-    assert log_with_store.delete_hot("orders") == 3
-    assert tiers_of(log_with_store, "orders") == [{"tiered"}] * 3
-    for priority in ("tiered-first", "bookkeeper-first"):
-        for level in LEVELS:
-            assert everything(log_with_store, "orders", level, read_priority=priority).equals(before[level])
-    with pytest.raises(OnlyCopyError):
-        log_with_store.delete_offloaded("orders")
-    assert len(store.files()) == 6
-
-
-@pytest.mark.long
-def test_deleted_copies_are_gone_from_the_store(log_with_store: Log, store: Store, before: dict[str, pa.Table]) -> None:
-    """Delete the offloaded copies: the store is empty, reads go on from hot ones, and offloading again works."""
-    log_with_store.offload("orders")
-    old = store.files()
-    assert log_with_store.delete_offloaded("orders") == 3
-    assert store.files() == []
-    assert everything(log_with_store, "orders", UNCOMMITTED).equals(before[UNCOMMITTED])
-    assert len(log_with_store.offload("orders").ledger_ids) == 3
-    assert len(store.files()) == 6
-    assert not set(store.files()) & set(old)
-    assert everything(log_with_store, "orders", COMMITTED, read_priority="tiered-first").equals(before[COMMITTED])
 
 
 @pytest.mark.usefixtures("before")

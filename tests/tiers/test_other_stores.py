@@ -10,6 +10,7 @@ import pytest
 
 import txn_source
 from tests.log.reading import BY_HAND, UNCOMMITTED, send_each, values
+from tests.tiers.object_logs import objects
 from tests.tiers.proxy import Fault, Proxy
 from tests.tiers.stores import Bucket
 from txn_source import InvalidArgumentError, Log, SegmentUnreadableError
@@ -26,10 +27,6 @@ def log(bucket: Bucket, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.Monkey
     with txn_source.connect(bucket.uri_at(proxy.endpoint), metadata=tmp_path / "log.db") as log:
         assert isinstance(object_requests.requests_for(str(log.target.path)), ArrowRequests)
         yield log
-
-
-def segments(bucket: Bucket) -> list[str]:
-    return [name for name in bucket.files() if name.endswith(".arrows")]
 
 
 @pytest.mark.long
@@ -57,7 +54,7 @@ def test_log_lives_without_botocore(log: Log, bucket: Bucket, tmp_path: Path) ->
     log.roll_ledger("orders")
     log.offload("orders")
     log.delete_hot("orders")
-    assert segments(bucket) == []
+    assert objects(bucket) == []
     assert len(values(log, "orders")) == 14
     log.trim("orders", keep_bytes=0)
     assert bucket.names() == []
@@ -73,7 +70,7 @@ def test_faults_are_told_without_botocore(log: Log, proxy: Proxy, bucket: Bucket
     send_each(log.producer("orders"), [b"1"])
     assert values(log, "orders") == [b"1"]
     proxy.set_fault(None)
-    [segment] = segments(bucket)
+    [segment] = objects(bucket)
     data = bucket.read(segment)
     bucket.write(segment, data[:-20])
     object_requests._requests.cache_clear()

@@ -11,6 +11,7 @@ import pytest
 
 import txn_source
 from tests.log.reading import BY_HAND, send_each, values
+from tests.tiers.object_logs import objects
 from tests.tiers.proxy import Fault, Proxy, Request
 from tests.tiers.stores import Bucket, S3Server
 from txn_source import Log, SegmentUnreadableError, TxnLogError
@@ -107,21 +108,17 @@ def test_put_that_comes_late_is_garbage(bucket: Bucket, s3: S3Server, tmp_path: 
         producer = log.producer("orders", batching=BY_HAND)
         for end in ("trim", "delete"):
             send_each(producer, [b"1"])
-            [segment] = bucket_segments(bucket)
+            [segment] = objects(bucket)
             data = bucket.read(segment)
             if end == "trim":
                 log.roll_ledger("orders")
                 log.trim("orders", keep_bytes=0)
             else:
                 log.delete_topic("orders")
-            assert bucket_segments(bucket) == []
+            assert objects(bucket) == []
             requests_for(uri).put(segment, data)
             _collect(log)
-            assert bucket_segments(bucket) == []
-
-
-def bucket_segments(bucket: Bucket) -> list[str]:
-    return [name for name in bucket.files() if name.endswith(".arrows")]
+            assert objects(bucket) == []
 
 
 def _collect(log: Log) -> None:

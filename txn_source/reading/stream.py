@@ -145,12 +145,13 @@ class Stream(Generic[L]):
         """
         return self._guard.initial(self._first)
 
-    def newest(self) -> StreamOffset:
-        """Return the offset up to which the log can be read now."""
+    def newest(self, look: L | None = None) -> StreamOffset:
+        """Return the offset up to which the log can be read now, or could be at a look that ``step`` returned."""
         for _ in range(_LOOKS_MAX):
             with suppress(DataLossError, TopicNotFoundError):  # nothing is read here: look again
-                return self._newest()
-        return self._newest()
+                return self._newest(look or self._look(None))
+            look = None
+        return self._newest(self._look(None))
 
     def freeze(self) -> None:
         """Never read beyond the present end: the target of ``Trigger.AvailableNow``."""
@@ -251,8 +252,7 @@ class Stream(Generic[L]):
             begins[of.name] = first if first is not None and first.position == at else at
         return replace(self._offset(look, starts), begins=begins)
 
-    def _newest(self) -> StreamOffset:
-        look = self._look(None)
+    def _newest(self, look: L) -> StreamOffset:
         tops = self._tops(look, [of.bounds.log_start for of in look.partitions])
         return self._guard.marked(self._offset(look, tops))
 

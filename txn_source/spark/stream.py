@@ -51,7 +51,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next batch ends."""
         begins = self._open.offsets.from_json(start)
-        ends = self._open.stream.latest(begins, limited=not isinstance(limit, ReadAllAvailable))
+        limited = not isinstance(limit, ReadAllAvailable)
+        ends, self._open.look = self._open.stream.step(begins, limited=limited)
         return start if ends is begins else self._open.offsets.to_json(ends)
 
     @readable
@@ -67,8 +68,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @readable
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Return how far the log could be read now, for the query's progress."""
-        return self._open.offsets.to_json(self._open.stream.newest())
+        """Return how far the log could be read when the batch's end was asked for, for the query's progress."""
+        look, self._open.look = self._open.look, None
+        return self._open.offsets.to_json(self._open.stream.newest(look))
 
     @readable
     def prepareForTriggerAvailableNow(self) -> None:
@@ -117,6 +119,7 @@ class _Opened:
         self.held = None
         self.behind: Callable[[StreamOffset], dict[str, Any]] = lambda at: {}
         self.stream: Stream[Any]
+        self.look: Any = None  # that of the newest end, until it is reported
         source = source_of(options.target)
         self.offsets: OffsetText = source.describe().offsets
         if is_others(options.target):

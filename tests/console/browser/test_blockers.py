@@ -65,13 +65,6 @@ def test_card_tells_who_holds_back_what_and_who_waits(page: Page, hanging: Hangi
 
 
 @pytest.mark.long
-def test_name_with_markup_shows_as_text(page: Page) -> None:
-    page.goto("#/blockers")
-    expect(page.get_by_text("<b>booking</b>")).to_be_visible()
-    assert page.locator("main b").count() == 0
-
-
-@pytest.mark.long
 def test_abort_by_keyboard_alone(page: Page, shown: Shown, hanging: Hanging) -> None:
     txn = hanging("pressed")
     page.goto("#/blockers")

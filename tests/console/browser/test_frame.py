@@ -67,14 +67,20 @@ def test_back_and_reload_keep_the_page_and_what_was_chosen(page: Page) -> None:
 
 @pytest.mark.long
 def test_addresses_that_lead_nowhere_say_so(page: Page, watch: Watch) -> None:
-    watch.expected.add(404)
+    watch.expected |= {400, 404}
     page.goto("#/nothing/here")
     expect(page.get_by_text("There is no such page.")).to_be_visible()
     expect(page.get_by_role("heading", name="No such page")).to_be_visible()
     page.goto("#/topics/%E0%A4%A")
     expect(page.get_by_text("There is no such page.")).to_be_visible()
-    page.goto("#/topics/gone")
-    expect(page.get_by_role("alert")).to_contain_text("TOPIC_NOT_FOUND")
+    for path, said in [
+        ("#/topics/gone", "TOPIC_NOT_FOUND"),
+        ("#/policies?topic=nothing", "nothing"),
+        ("#/policies?namespace=a/b/c", "a/b/c"),
+        ("#/subscriptions/orders/nobody", "has no subscription 'nobody'"),
+    ]:
+        page.goto(path)
+        expect(page.get_by_role("alert").filter(has_text=said)).to_be_visible()
 
 
 @pytest.mark.long
@@ -92,17 +98,18 @@ def test_chosen_theme_is_kept(page: Page) -> None:
 
 @pytest.mark.long
 def test_pages_fit_narrow_screens(page: Page) -> None:
-    for path, title in [
-        ("", "Overview"),
-        ("#/blockers", "Who blocks whom"),
-        ("#/topics", "Topics"),
-        ("#/topics/orders", "orders"),
-        ("#/topics/orders/0", "orders / 0"),
+    for path, title, text in [
+        ("", "Overview", "orders"),
+        ("#/blockers", "Who blocks whom", "orders"),
+        ("#/topics", "Topics", "orders"),
+        ("#/topics/orders", "orders", "orders"),
+        ("#/topics/orders/0", "orders / 0", "orders"),
+        ("#/policies?topic=orders", "Policies", "hot_copies"),
     ]:
         page.set_viewport_size(browsing.PHONE)  # type: ignore[arg-type]
         page.goto(path)
         expect(page.get_by_role("heading", level=1)).to_have_text(title)
-        expect(page.locator("main")).to_contain_text("orders")
+        expect(page.locator("main")).to_contain_text(text)
         for width in (320, browsing.PHONE["width"], 721, 1024):
             page.set_viewport_size({"width": width, "height": 740})
             assert browsing.overflow(page) == 0, (path, width)

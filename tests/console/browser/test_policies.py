@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.browser.browsing import PHONE, Watch, overflow
 from tests.console.browser.conftest import Shown
 from tests.console.demo import BOOKINGS, PAYMENTS
 
@@ -40,20 +39,3 @@ def test_topic_has_them_as_a_part_of_its_page(page: Page, shown: Shown) -> None:
     page.goto(f"#/topics/{BOOKINGS}?tab=policies")
     expect(page.get_by_role("table", name="Policies").get_by_role("row").nth(1)).to_contain_text("data_read_priority")
     expect(page.get_by_role("heading", level=1)).to_have_text(BOOKINGS)
-
-
-@pytest.mark.long
-def test_unknown_topic_and_namespace_say_so(page: Page, shown: Shown, watch: Watch) -> None:
-    watch.expected |= {400, 404}
-    page.goto("#/policies?topic=nothing")
-    expect(page.get_by_role("alert").filter(has_text="nothing")).to_be_visible()
-    page.goto("#/policies?namespace=a/b/c")
-    expect(page.get_by_role("alert").filter(has_text="a/b/c")).to_be_visible()
-
-
-@pytest.mark.long
-def test_page_fits_a_phone(page: Page, shown: Shown) -> None:
-    page.set_viewport_size(PHONE)
-    page.goto(f"#/policies?topic={BOOKINGS}")
-    expect(page.get_by_role("cell").first).to_be_visible()
-    assert overflow(page) == 0

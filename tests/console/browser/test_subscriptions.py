@@ -151,13 +151,6 @@ def test_position_of_another_partition_is_refused_in_words(page: Page, shown: Sh
 
 
 @pytest.mark.long
-def test_subscription_that_is_not_there_says_so(page: Page, shown: Shown, watch: Watch) -> None:
-    watch.expected.add(404)
-    page.goto(f"#/subscriptions/{ORDERS}/nobody")
-    expect(page.get_by_role("alert").filter(has_text="has no subscription 'nobody'")).to_be_visible()
-
-
-@pytest.mark.long
 def test_pages_fit_a_phone(page: Page, shown: Shown) -> None:
     page.set_viewport_size(PHONE)
     page.goto("#/subscriptions")

@@ -58,32 +58,6 @@ def test_rows_are_the_consumers_without_transaction_indexes(bare: Path, level: I
         assert read_all(log.partition(name), level) == expected(bare, name, level.value), name
 
 
-def splits(partition: ForeignPartition, level: IsolationLevel) -> list[int]:
-    """Return some offsets at which to split what a level sees, evenly spread."""
-    bounds = partition.bounds()
-    start, end = bounds.log_start.key, bounds.upper(level).key
-    step = -(-(end - start + 1) // 6)
-    return list(range(start, end + 1, step))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("case", mostly_long(["txn", "compact", "tiered"], "txn"), indirect=True)
-@pytest.mark.parametrize("level", IsolationLevel)
-def test_ranges_split_anywhere(case: Path, level: IsolationLevel) -> None:
-    """Read each partition as two ranges, each with decisions of its own, and compare both together with the whole."""
-    log = log_of(case)
-    for name in partitions(case):
-        partition = log.partition(name)
-        bounds = partition.bounds()
-        start, end = bounds.log_start, bounds.upper(level)
-        whole = expected(case, name, level.value)
-        for split in map(Position.from_key, splits(partition, level)):
-            rows = []
-            for of in (PositionRange(start, split), PositionRange(split, end)):
-                rows += rows_of(partition.read(of, level, partition.decisions(of), COLUMNS))
-            assert rows == whole, (name, split)
-
-
 def test_bounds_are_the_brokers(case: Path) -> None:
     """Compare the bounds with those that the broker told before it was stopped."""
     log = log_of(case)

@@ -9,7 +9,7 @@ import pyarrow.fs as fs
 import pytest
 
 from tests.foreign.pulsar.offload_writer import LZ4, Frame, Sent, batch, write_ledger
-from tests.foreign.pulsar.sample_cases import partitions, rows_of, unpack, whole
+from tests.foreign.pulsar.sample_cases import partitions
 from tests.tiers.stores import CREDENTIALS, Bucket, S3Server
 from txn_source.foreign.pulsar.pulsar_log import PulsarLog
 from txn_source.foreign.pulsar.raw_entries import ObjectFile
@@ -40,21 +40,6 @@ def _upload(bucket: Bucket, folder: Path) -> None:
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             bucket.write(path.relative_to(folder).as_posix(), path.read_bytes())
-
-
-@pytest.mark.long
-def test_bucket_gives_what_a_folder_gives(
-    s3: S3Server, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Copy a sample's objects to a bucket: the same topics and rows, in pieces of any size."""
-    case = unpack("plain-batch", tmp_path)
-    _upload(bucket, case.folder / "objects")
-    remote = PulsarLog(_system(s3.endpoint), f"{bucket.name}/folder")
-    for size in (10_000, 4 << 20):
-        monkeypatch.setattr("txn_source.foreign.pulsar.data_object.PIECE_BYTES", size)
-        for here, there in zip(partitions(case.log()), partitions(remote), strict=True):
-            assert here.name == there.name
-            assert rows_of(here, whole(here)) == rows_of(there, whole(there), unit_bytes=3000)
 
 
 def test_store_that_does_not_answer(s3: S3Server, bucket: Bucket, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from tests.foreign.pulsar.sample_cases import (
     CASES,
-    COMMITTED,
     UNCOMMITTED,
     Case,
     as_pulsar_says,
@@ -21,7 +20,7 @@ from tests.foreign.pulsar.sample_cases import (
     whole,
 )
 from txn_source.foreign.pulsar.entries import look_into, txn_bits
-from txn_source.model.position import Position, PositionRange
+from txn_source.model.position import Position
 from txn_source.model.transaction import TransactionState
 from txn_source.model.visibility import NO_TXN
 
@@ -69,24 +68,6 @@ def test_objects_alone_are_enough(case: Case) -> None:
     for partition in partitions(case.log()):
         rows = [as_pulsar_says(row) for row in rows_of(partition, whole(partition))]
         assert rows == _without_hot(_expected(case)[partition.topic], partition.bounds().last_stable)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("case", ["chunked"], indirect=True)
-def test_splits_at_every_entry(case: Case) -> None:
-    """Read entry by entry: together it is what one read gives."""
-    for partition in partitions(case.log()):
-        of = whole(partition)
-        rows = rows_of(partition, of, columns=_FEW)
-        single = []
-        decided = partition.decisions(of)
-        for ledger in partition.ledgers.ledgers:
-            for entry in range(ledger.entries):
-                place = Position(ledger.ledger_id, entry)
-                for unit in partition.units(PositionRange(place, min(place.plus(1), of.end)), 1 << 30):
-                    for batch in partition.read(unit, COMMITTED, decided, _FEW):
-                        single += batch.to_pylist()
-        assert single == rows
 
 
 def test_shows_all_but_markers_uncommitted(case: Case) -> None:

@@ -22,7 +22,7 @@ from tests.foreign.pulsar.test_messages import _batched, read
 from tests.selection import examples, for_each
 from txn_source.foreign.pulsar.schema_option import parse_schema
 from txn_source.importing.import_topics import import_topics
-from txn_source.model.errors import InvalidArgumentError, MessageUnreadableError, SchemaMismatchError
+from txn_source.model.errors import MessageUnreadableError, SchemaMismatchError
 
 _UTC = datetime.UTC
 
@@ -451,14 +451,6 @@ def test_schemas_that_are_refused(tmp_path: Path, schema: Any, message: str) -> 
     if not isinstance(schema, str):
         with pytest.raises(SchemaMismatchError, match=message):
             parse_schema(json.dumps(schema), "persistent://t/n/a")
-
-
-def test_options_that_do_not_go_together(tmp_path: Path) -> None:
-    """An encrypted value has no type; what is wrong with a value is said in one of two ways."""
-    with pytest.raises(InvalidArgumentError, match="Encrypted values are bytes"):
-        values(tmp_path, "STRING", b"a", keep_encrypted=True)
-    with pytest.raises(InvalidArgumentError, match="badValues is 'maybe'"):
-        values(tmp_path, "STRING", b"a", bad_values="maybe")
 
 
 def test_imports_keep_bytes(tmp_path: Path) -> None:

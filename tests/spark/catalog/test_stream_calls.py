@@ -46,7 +46,7 @@ class Held:
 
     def latestOffset(self, start: Any, limit: ReadLimit | None) -> Any:
         limited = not isinstance(limit, ReadAllAvailable)
-        return json.loads(self._ask("streamLatest", start=json.dumps(start), limited=limited))
+        return json.loads(self._ask("streamLatest", start=json.dumps(start), limited=limited)["end"])
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._ask("streamFreeze")

@@ -36,14 +36,12 @@ def _initial(stream: Mapping[str, Any]) -> str:
     return json.dumps(_stream(**stream).initialOffset())
 
 
-def _latest(stream: Mapping[str, Any], start: str, limited: bool) -> str:
+def _latest(stream: Mapping[str, Any], start: str, limited: bool) -> dict[str, str]:
+    """Return the end of the next batch, and how far the log can be read."""
     reader = _stream(**stream)
     limit = reader.getDefaultReadLimit() if limited else ReadAllAvailable()
-    return json.dumps(reader.latestOffset(json.loads(start), limit))
-
-
-def _newest(stream: Mapping[str, Any]) -> str:
-    return json.dumps(_stream(**stream).reportLatestOffset())
+    end = reader.latestOffset(json.loads(start), limit)
+    return {"end": json.dumps(end), "newest": json.dumps(reader.reportLatestOffset())}
 
 
 def _freeze(stream: Mapping[str, Any]) -> None:
@@ -73,7 +71,6 @@ def _stop(stream: Mapping[str, Any]) -> None:
 STREAM_CALLS: Mapping[str, Callable[..., Any]] = {
     "streamInitial": _initial,
     "streamLatest": _latest,
-    "streamNewest": _newest,
     "streamFreeze": _freeze,
     "streamPlan": _plan,
     "streamBehind": _behind,

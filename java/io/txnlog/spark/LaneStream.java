@@ -28,6 +28,7 @@ final class LaneStream
   private final LogCalls log;
   private final Map<String, String> options;
   private Offset initial;
+  private Offset newest;
   private boolean frozen;
   private boolean stopped;
   private volatile boolean realTime;
@@ -92,7 +93,9 @@ final class LaneStream
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
     boolean limited = !(limit instanceof ReadAllAvailable);
-    return new At(ask("streamLatest", Map.of("start", start.json(), "limited", limited)));
+    JsonNode found = ask("streamLatest", Map.of("start", start.json(), "limited", limited));
+    newest = new At(found.get("newest"));
+    return new At(found.get("end"));
   }
 
   /** Returns a limit of any size: the options have the limits, and Python applies them. */
@@ -101,9 +104,10 @@ final class LaneStream
     return ReadLimit.maxRows(Long.MAX_VALUE);
   }
 
+  /** Returns how far the log could be read when Spark asked for the batch's end, which it does just before. */
   @Override
   public Offset reportLatestOffset() {
-    return new At(ask("streamNewest", Map.of()));
+    return newest;
   }
 
   /** Returns how far the query is behind, and which open transaction holds it back; empty if the log doesn't know. */
