@@ -9,9 +9,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 import pytest
 
+from txn_source.process import shield
 from txn_source.process.shield import deaf, held, safe_point
 
 
@@ -105,6 +107,39 @@ def test_interrupt_that_was_held_has_the_blocks_error_as_its_context() -> None:
     with pytest.raises(ValueError, match="of the block"):
         work(interrupted=False)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_signal_at_any_step_reaches_its_handler_and_leaves_all_handlers_as_they_were() -> None:
+    """Send Ctrl-C before each step of entering and leaving a block, until there is none: it takes effect every time."""
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    tracing, step, reached = sys.gettrace(), 0, True
+
+    def at_each_step(frame: FrameType, event: str, arg: Any) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename != shield.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGINT)
+        return at_each_step
+
+    while reached:
+        step += 1
+        left, came = step, False
+        sys.settrace(at_each_step)
+        try:
+            with held():
+                pass
+        except KeyboardInterrupt:
+            came = True
+        finally:
+            sys.settrace(tracing)
+        reached = left <= 0
+        assert came == reached, step
+        assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before, step
+    assert step > 50
 
 
 def test_block_without_handlers_leaves_later_blocks_working() -> None:

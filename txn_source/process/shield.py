@@ -55,17 +55,19 @@ class held:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if held.current is self:
-            number = self._noted
-            handler = None if number is None else self._before[number]
             self.end()
-            if handler is not None and number is not None:
-                handler(number, None)
+            if self._noted is not None:
+                self._before[self._noted](self._noted, None)
 
     def end(self) -> None:
-        """Restore the handlers."""
-        held.current = None
-        while self._before:
-            _signal.signal(*self._before.popitem())
+        """Restore the handlers. They stay known here: a signal may arrive before its own is restored."""
+        try:
+            held.current = None
+            for number, handler in self._before.items():
+                _signal.signal(number, handler)
+        except BaseException:  # that of such a signal
+            self.end()
+            raise
 
     def pass_on(self) -> None:
         """Run the handler of a second signal that waits."""
