@@ -52,7 +52,7 @@ pulsar: check-java $(EXAMPLES) ## The same of ledgers that Pulsar offloaded
 	$(PY) examples/pulsar.py
 
 # The catalog's jar is compiled before, or each process would compile one.
-test: jar ## Run the tests that hold each promise once, at every change: five to six minutes on two cores
+test: jar ## Run the tests that hold each promise once, at every change: three to six minutes on two cores
 	$(PYTEST)
 
 test-%: jar ## Run the tests of one subject: log, spark, store, foreign, upkeep, tiers, doors, examples
