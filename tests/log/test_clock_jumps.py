@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.log.reading import by_partition, send_each, values
+from tests.log.reading import by_partition, rows, send_each, values
 from tests.log.sites import ManualClock, Site
 from tests.log.test_as_of import now
 from txn_source import Log, Producer, SubscriptionBusyError, TransactionTimedOutError
@@ -60,7 +60,8 @@ def test_retention_and_offload_by_age_after_a_jump(clocked_log: Log, clock: Manu
 
 
 def test_ledger_ages_by_the_clock_after_a_step_back(clocked_log: Log, clock: ManualClock) -> None:
-    """Set the clock back by half an hour, for which publish times wait, and let a ledger's age pass."""
+    """Set the clock back by half an hour, for which publish times wait and never go back, and let a ledger's age
+    pass."""
     log = clocked_log
     log.create_topic("t", ledger_max_age=60)
     producer = log.producer("t")
@@ -70,6 +71,8 @@ def test_ledger_ages_by_the_clock_after_a_step_back(clocked_log: Log, clock: Man
     clock.advance(61)
     send_each(producer, [b"x"])
     assert ledgers(log) == 2
+    times = [row["__publish_time"] for row in rows(log, "t", columns=["__publish_time"])]
+    assert times == sorted(times)
 
 
 def test_as_of_after_a_jump(clocked_log: Log, clock: ManualClock) -> None:
@@ -94,8 +97,8 @@ def test_as_of_after_a_jump(clocked_log: Log, clock: ManualClock) -> None:
     clock.advance(-_TEN_YEARS_S)
     step(b"three")
     step(b"four")
-    for time, rows in seen:
-        assert by_partition(log, "t", as_of=time) == rows, time
+    for time, seen_then in seen:
+        assert by_partition(log, "t", as_of=time) == seen_then, time
 
 
 def found_by_time_again(log: Log, producer: Producer, clock: ManualClock) -> list[bytes]:

@@ -261,6 +261,43 @@ def test_nothing_is_trimmed_under_an_open_transaction(log: Log) -> None:
     assert log.trim("orders", keep_bytes=0)[0].ledgers == 2
 
 
+def test_what_a_durable_subscription_has_not_acknowledged_is_not_trimmed(log: Log) -> None:
+    """Trim for each reason, by hand and by policy, while it has acknowledged one ledger; then all but one message; then
+    without it. Nobody but the durable one holds anything back."""
+    ids = fill(log)
+    log.create_subscription("orders", "idle", initial_position="latest")
+    with log.reader("orders", start="earliest"), log.subscribe("orders", "slow", initial_position="earliest") as slow:
+        messages = [slow.receive(30) for _ in range(8)]
+        slow.acknowledge_cumulative(messages[1])
+        slow.flush()
+        log.set_policies("orders", retention_bytes=0)
+        assert log.maintain().ledgers_trimmed == 1
+        for reason in ({"keep_bytes": 0}, {"older_than": 0}, {"before": Position(ids[3], 2)}):
+            [done] = log.trim("orders", **reason)
+            assert (done.ledgers, done.held_by) == (0, "slow")
+        for message in (messages[2], messages[3], messages[4], messages[6], messages[7]):
+            slow.acknowledge(message)
+        slow.flush()
+        assert log.trim("orders", keep_bytes=0)[0].ledgers == 1
+    assert values(log, "orders") == [b"4", b"5", b"6", b"7"]
+    log.delete_subscription("orders", "slow")
+    assert log.trim("orders", keep_bytes=0)[0].ledgers == 2
+
+
+def test_hot_copies_stay_where_a_subscription_still_reads_them_first(clocked_log: Log, clock: ManualClock) -> None:
+    """Let the lag pass while two of four ledgers are acknowledged, and once the others are."""
+    fill(clocked_log, data_read_priority="bookkeeper-first", offload_deletion_lag=60)
+    with clocked_log.subscribe("orders", "slow", initial_position="earliest") as slow:
+        messages = [slow.receive(30) for _ in range(8)]
+        clocked_log.offload("orders")
+        clock.advance(61)
+        for message, tiers in ((messages[3], [COLD] * 2 + [BOTH] * 2), (messages[7], [COLD] * 4)):
+            slow.acknowledge_cumulative(message)
+            slow.flush()
+            clocked_log.maintain()
+            assert tiers_of(clocked_log, "orders") == tiers
+
+
 def test_plan_over_what_was_trimmed_is_data_loss(log: Log, caplog: pytest.LogCaptureFixture) -> None:
     """Plan, trim two ledgers, read: the error has the exact range; a read that may lose skips it with a warning."""
     ids = fill(log)

@@ -30,23 +30,6 @@ def test_list_shows_levels_backlogs_and_what_is_held_back(page: Page, shown: Sho
 
 
 @pytest.mark.long
-def test_search_and_order_stay_with_a_reload_and_a_way_back(page: Page, shown: Shown) -> None:
-    page.goto("#/subscriptions")
-    page.get_by_role("button", name="Subscription", exact=True).click()
-    expect(page.get_by_role("columnheader", name="Subscription")).to_have_attribute("aria-sort", "ascending")
-    page.keyboard.press("Escape")
-    page.get_by_role("searchbox").fill("orders")
-    expect(page.get_by_role("main").get_by_text("2 subscriptions")).to_be_visible()
-    page.reload()
-    expect(page.get_by_role("main").get_by_text("2 subscriptions")).to_be_visible()
-    page.get_by_role("link", name="billing").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("billing")
-    page.go_back()
-    expect(page.get_by_role("searchbox")).to_have_value("orders")
-    expect(page.get_by_role("main").get_by_text("2 subscriptions")).to_be_visible()
-
-
-@pytest.mark.long
 def test_subscription_stands_on_the_strips_of_its_partitions(page: Page, shown: Shown) -> None:
     with shown.log.subscribe(BOOKINGS, "mail", "failover", None, consumer_name="postman"):
         page.goto(f"#/subscriptions/{BOOKINGS}/mail")

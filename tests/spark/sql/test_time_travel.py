@@ -96,11 +96,3 @@ def test_one_position_is_no_version_of_several_partitions(bank: Statements) -> N
     ends = json.dumps({bank.topic("t"): {str(k): str(partition.log_end) for k, partition in enumerate(partitions)}})
     append(bank, 1, 2, 3)
     assert bank.rows(f"SELECT * FROM {{ns}}.t VERSION AS OF '{ends}'") == []
-
-
-@pytest.mark.long
-def test_missing_table_is_told(history: tuple[Statements, str, str]) -> None:
-    bank = history[0]
-    for place in ("VERSION AS OF '1:0'", "TIMESTAMP AS OF '2020-01-01'"):
-        assert bank.refused(f"SELECT * FROM {{ns}}.x {place}").startswith("[TABLE_OR_VIEW_NOT_FOUND]")
-        assert "Did you mean" in bank.refused(f"SELECT * FROM {{ns}}.T {place}")
