@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -198,13 +198,9 @@ def test_consumer_whose_token_stays_expired_is_told(
             return False
 
         eventually(told)
-        for call in _closings(consumer):
+        for call in (lambda: consumer.receive(timeout=0.1), lambda: consumer.seek("earliest")):
             with pytest.raises(TxnLogError):
                 call()
-
-
-def _closings(consumer: Any) -> list[Callable[[], Any]]:
-    return [lambda: consumer.receive(timeout=0.1), lambda: consumer.seek("earliest")]
 
 
 def test_call_with_a_token_that_was_replaced_is_made_again(guarded: Guarded, tmp_path: Path) -> None:

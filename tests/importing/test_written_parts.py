@@ -11,6 +11,7 @@ import pytest
 
 import txn_source
 from tests.importing.imported_topics import target_rows, write_shared_transactions
+from tests.importing.test_stopped_imports import StoppedError
 from txn_source import IsolationLevel
 from txn_source.client.access import Access
 from txn_source.foreign.target import ForeignTarget
@@ -20,10 +21,6 @@ from txn_source.importing.course import Lane
 from txn_source.importing.feed import Feed
 from txn_source.importing.written import PartToWrite, Recipe, WrittenFeed, write_part
 from txn_source.model.errors import DataLossError, TopicNotFoundError
-
-
-class StoppedError(Exception):
-    """Stands for whatever ends a job."""
 
 
 class Workers:

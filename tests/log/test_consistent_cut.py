@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.log.history import PARTITIONS, STEPS, History, Place
+from tests.log.reading import BY_HAND, send_each
 from tests.selection import examples
-from txn_source import Position, connect
+from txn_source import DataLossError, Position, connect
 from txn_source.client.reading.source import resolve
 from txn_source.model import cut
 from txn_source.model.topic import PartitionView
@@ -79,3 +81,18 @@ def naive(bounds: dict[int, Position], spans: Any) -> dict[int, Position]:
                     if first < bounds[v.partition_id]:
                         bounds[v.partition_id], changed = first, True
     return bounds
+
+
+def test_cut_above_which_messages_were_trimmed_is_refused(tmp_path: Path) -> None:
+    """Look at bounds, trim what lies above one of them and what lies below, and ask for the cuts: one is lost."""
+    with connect(tmp_path / "log") as log:
+        log.create_topic("t", partitions=2, ledger_max_entries=2)
+        with log.producer("t", batching=BY_HAND) as producer:
+            send_each(producer, [b"%d" % number for number in range(6)], partition=0)
+        before, other = (p.view for p in resolve(log.metadata, Selection.of("t")).partitions)
+        log.trim("t", keep_bytes=0)
+        bounds = {before.partition_id: before.bounds.log_end, other.partition_id: other.bounds.log_end}
+        assert log.metadata.find_cut(bounds)[before.partition_id] == before.bounds.log_end
+        bounds[before.partition_id] = before.bounds.log_start
+        with pytest.raises(DataLossError, match=r"Partition 0 of topic 't' has lost \["):
+            log.metadata.find_cut(bounds)

@@ -149,8 +149,3 @@ def test_commands_are_parsed() -> None:
     for wrong in (["serve", "--rooot", "x"], ["topics", "lst"], ["transactions", "abort"]):
         with pytest.raises(Exception, match=r"No such|Missing"):
             parse(wrong)
-
-
-def test_pages_are_found() -> None:
-    """README and all pages are among those that are looked at."""
-    assert {"README", "quickstart", "kafka", "access"} <= {page.stem for page in PAGES}
