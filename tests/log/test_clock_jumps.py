@@ -60,8 +60,7 @@ def test_retention_and_offload_by_age_after_a_jump(clocked_log: Log, clock: Manu
 
 
 def test_ledger_ages_by_the_clock_after_a_step_back(clocked_log: Log, clock: ManualClock) -> None:
-    """Set the clock back by half an hour, for which publish times wait and never go back, and let a ledger's age
-    pass."""
+    """Set the clock back by half an hour, for which publish times wait, never going back; let a ledger's age pass."""
     log = clocked_log
     log.create_topic("t", ledger_max_age=60)
     producer = log.producer("t")

@@ -87,8 +87,7 @@ def test_cut_above_which_messages_were_trimmed_is_refused(tmp_path: Path) -> Non
     """Look at bounds, trim what lies above one of them and what lies below, and ask for the cuts: one is lost."""
     with connect(tmp_path / "log") as log:
         log.create_topic("t", partitions=2, ledger_max_entries=2)
-        with log.producer("t", batching=BY_HAND) as producer:
-            send_each(producer, [b"%d" % number for number in range(6)], partition=0)
+        send_each(log.producer("t", batching=BY_HAND), [b"%d" % number for number in range(6)], partition=0)
         before, other = (p.view for p in resolve(log.metadata, Selection.of("t")).partitions)
         log.trim("t", keep_bytes=0)
         bounds = {before.partition_id: before.bounds.log_end, other.partition_id: other.bounds.log_end}

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import txn_source
+from tests.log.reading import eventually
 from tests.selection import mostly_long
 from tests.spark.plain import Query, source_of
 from txn_source.model.errors import DataLossError, InvalidArgumentError
@@ -235,6 +236,7 @@ def test_rows_come_once_in_real_time_and_in_micro_batches_of_one_query(
             wait(query, lambda: batches() > last)  # what is stopped before its end begins again
         finally:
             query.stop()
+            eventually(lambda: not any(of.numRunningTasks() for of in tracker.getExecutorInfos()))
 
     def wait(query: Any, until: Callable[[], bool]) -> None:
         end = time.monotonic() + 120
@@ -256,6 +258,7 @@ def test_rows_come_once_in_real_time_and_in_micro_batches_of_one_query(
     spark.conf.set("spark.sql.catalog.real_time_log.path", str(root))
     spark.conf.set("spark.sql.streaming.realTimeMode.minBatchDuration", "1s")
     spark.conf.set("spark.sql.streaming.stateStore.checkpointFormatVersion", "2")  # else Spark takes no other trigger
+    tracker = spark.sparkContext._jsc.sc().statusTracker()  # a task may see what is sent until it is killed
     sent = 0
     for trigger in ({"realTime": "2 seconds"}, {"availableNow": True}, {"realTime": "2 seconds"}):
         sent = send(500)
