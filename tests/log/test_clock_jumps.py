@@ -96,8 +96,8 @@ def test_as_of_after_a_jump(clocked_log: Log, clock: ManualClock) -> None:
     clock.advance(-_TEN_YEARS_S)
     step(b"three")
     step(b"four")
-    for time, seen_then in seen:
-        assert by_partition(log, "t", as_of=time) == seen_then, time
+    for time, expected in seen:
+        assert by_partition(log, "t", as_of=time) == expected, time
 
 
 def found_by_time_again(log: Log, producer: Producer, clock: ManualClock) -> list[bytes]:

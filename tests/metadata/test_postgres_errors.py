@@ -43,16 +43,16 @@ def as_account(url: DatabaseUrl, account: str) -> DatabaseUrl:
 def test_database_that_is_not_there_is_unavailable(postgres: PostgresServer) -> None:
     """Connect where nobody listens, to a database and as an account that don't exist: no password shows."""
     for text_of_url, said in (
-        ("postgresql://postgres:geheim@127.0.0.1:1/log", "can't be reached"),
+        ("postgresql://postgres:hidden@127.0.0.1:1/log", "can't be reached"),
         ("postgresql://postgres@/log?host=/nowhere", "can't be reached"),
         (postgres.url("missing"), "doesn't exist"),
-        (postgres.url("postgres", "nobody", "geheim"), "doesn't exist"),
+        (postgres.url("postgres", "nobody", "hidden"), "doesn't exist"),
     ):
         with closing(open_database(text_of_url)) as database:
             for call in (lambda d=database: d.write(lambda _: None), lambda d=database: d.read().__enter__()):
                 with pytest.raises(UnavailableError, match=said) as caught:
                     call()
-                assert "geheim" not in "".join(traceback.format_exception(caught.value, chain=True))
+                assert "hidden" not in "".join(traceback.format_exception(caught.value, chain=True))
 
 
 def test_wrong_password_is_told_without_it(postgres: PostgresServer) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from base64 import b64decode
 from collections.abc import Callable
 from pathlib import Path
@@ -239,11 +238,8 @@ def test_rows_come_once_in_real_time_and_in_micro_batches_of_one_query(
             eventually(lambda: not any(of.numRunningTasks() for of in tracker.getExecutorInfos()))
 
     def wait(query: Any, until: Callable[[], bool]) -> None:
-        end = time.monotonic() + 120
-        while not until():
-            assert query.exception() is None, query.exception()
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        eventually(lambda: query.exception() is not None or until(), within_s=120)
+        assert query.exception() is None
 
     def batches() -> int:
         return len(list((tmp_path / "at" / "commits").glob("[0-9]*")))

@@ -60,12 +60,12 @@ class held:
                 self._before[self._noted](self._noted, None)
 
     def end(self) -> None:
-        """Restore the handlers. They stay known here: a signal may arrive before its own is restored."""
+        """Restore the handlers. ``_before`` keeps them: a signal may arrive before its handler is restored."""
         try:
             held.current = None
             for number, handler in self._before.items():
                 _signal.signal(number, handler)
-        except BaseException:  # that of such a signal
+        except BaseException:  # raised by the handler of such a signal
             self.end()
             raise
 

@@ -149,7 +149,7 @@ class Stream(Generic[L]):
         """Return the offset up to which the log can be read now, or could be at a look that ``step`` returned."""
         for _ in range(_LOOKS_MAX):
             with suppress(DataLossError, TopicNotFoundError):  # nothing is read here: look again
-                return self._newest(look or self._look(None))
+                return self._newest(self._look(None) if look is None else look)
             look = None
         return self._newest(self._look(None))
 

@@ -119,7 +119,7 @@ class _Opened:
         self.held = None
         self.behind: Callable[[StreamOffset], dict[str, Any]] = lambda at: {}
         self.stream: Stream[Any]
-        self.look: Any = None  # that of the newest end, until it is reported
+        self.look: Any = None  # the look that has the newest end, until the progress has asked for it
         source = source_of(options.target)
         self.offsets: OffsetText = source.describe().offsets
         if is_others(options.target):

@@ -101,6 +101,7 @@ final class RealTimeReader implements SupportsRealTimeRead<InternalRow> {
       }
       JsonNode came = calls.ask("follow", Map.of("options", task.options(), "schema", task.schema(), "at", at,
           "wait_ms", Math.min(left, WAIT_MILLIS_MAX)));
+      linked(() -> SparkInternals.endIfKilled()); // messages that arrive after a query's end belong to its next run
       if (!came.isNull()) {
         next = came.get("at").asText();
         answered = came.get("rows").asText();
